@@ -1,0 +1,121 @@
+// Package merkle turns bytes into a BLAKE3 root and proves which bytes a root
+// covers.
+//
+// A [Root] is the plain BLAKE3 hash of a blob: the value that b3sum prints.
+// BLAKE3 is a Merkle tree inside, so nobody has to trust the store that an
+// excerpt came from: a [BodyReader] or a [SliceReader] checks the excerpt
+// against a Root with no network, no key and no other part of the blob.
+//
+// # What a proof says, and what it does not
+//
+// A proof says that these bytes stand at this offset of the blob that has this
+// root. It says how long the blob is only when the excerpt contains the blob's
+// last leaf; until then a length is a claim, and [SliceReader.SizeProven] says
+// so. It never says who made the blob, what it means, or whether a reader may
+// see it.
+//
+// # The tree
+//
+// A leaf is 1 KiB, BLAKE3's own chunk and the finest unit that a proof cuts. A
+// group is 16 leaves. A store keeps 32 bytes a group, about 0.4% of the data,
+// in an outboard that [Builder] or [BuildAt] writes and a [Tree] reads; what
+// lies below a group is hashed again when a proof needs it.
+//
+// The package is pure: it sees bytes through io interfaces and holds no file,
+// clock or global state.
+package merkle
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/zeebo/blake3"
+)
+
+const (
+	// LeafSize is the size in bytes of every leaf but the last, which has 1 to
+	// LeafSize bytes. The empty blob has one empty leaf.
+	LeafSize = 1024
+	// GroupSize is the size in bytes of every group but the last.
+	GroupSize = groupLeaves * LeafSize
+
+	groupLeaves = 16
+	nodeSize    = 32 // a chaining value in an outboard
+	parentSize  = 2 * nodeSize
+)
+
+// The errors that callers tell apart, with [errors.Is].
+var (
+	// ErrSyntax says that a text is not the one spelling of a root.
+	ErrSyntax = errors.New("not a root in 64 lower-case hexadecimal digits")
+	// ErrMismatch says that bytes, tree nodes or a stated length do not belong
+	// to the root: the verification failed.
+	ErrMismatch = errors.New("does not match the root")
+	// ErrMalformed says that bytes are no well-formed encoding, whatever the
+	// root: truncated, trailing, not canonical.
+	ErrMalformed = errors.New("malformed proof")
+	// ErrRange says that a caller asked for an impossible range.
+	ErrRange = errors.New("bad range")
+	// ErrChanged says that an input turned out shorter or longer than its
+	// stated size: it changed while it was read.
+	ErrChanged = errors.New("input changed while it was read")
+)
+
+// Error says which operation failed, where and why. Match the reason with
+// [errors.Is]; an error of the caller's own reader or writer is passed on
+// inside it.
+type Error struct {
+	Op     string // the operation, as in "verify"
+	Offset int64  // the byte of the blob, or of the encoding, where it failed; -1 where there is none
+	Err    error  // the reason, never nil
+}
+
+func (e *Error) Error() string {
+	if e.Offset < 0 {
+		return fmt.Sprintf("merkle: %s: %v", e.Op, e.Err)
+	}
+	return fmt.Sprintf("merkle: %s at byte %d: %v", e.Op, e.Offset, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Root is the BLAKE3 hash of a blob's bytes. The zero Root is no blob's;
+// [Root.IsZero] reports it. Roots are comparable, so they are map keys.
+type Root [32]byte
+
+// ParseRoot reads the text form that [Root.String] writes. It accepts nothing
+// else, so that one root has one spelling.
+func ParseRoot(s string) (Root, error) {
+	var r Root
+	if len(s) == 2*len(r) {
+		for i := range len(s) {
+			if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+				return Root{}, &Error{"parse root", int64(i), ErrSyntax}
+			}
+		}
+		if _, err := hex.Decode(r[:], []byte(s)); err == nil {
+			return r, nil
+		}
+	}
+	return Root{}, &Error{"parse root", -1, ErrSyntax}
+}
+
+// String returns the root in 64 lower-case hexadecimal digits, as b3sum does.
+func (r Root) String() string { return hex.EncodeToString(r[:]) }
+
+// IsZero reports whether r is the zero Root, which stands for none.
+func (r Root) IsZero() bool { return r == Root{} }
+
+// Sum returns the root of p.
+func Sum(p []byte) Root { return blake3.Sum256(p) }
+
+// DeriveKey is BLAKE3's key derivation: 32 bytes that depend on p and on the
+// context, a hard-coded string that names one purpose. It makes ids that no
+// other use of the hash can produce.
+func DeriveKey(context string, p []byte) [32]byte {
+	var out [32]byte
+	blake3.DeriveKey(context, p, out[:])
+	return out
+}
