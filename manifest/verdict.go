@@ -1,0 +1,238 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// State is what a verification can say about one fact.
+type State string
+
+// The states, from best to worst as far as they can be ordered.
+const (
+	Proven       State = "proven"       // follows from the bytes and a root
+	Attested     State = "attested"     // somebody whom the policy admits said so
+	NotClaimed   State = "not-claimed"  // nobody said anything about it
+	Unverifiable State = "unverifiable" // said, but nothing at hand lets us judge it
+	Mismatch     State = "MISMATCH"     // contradicted
+)
+
+// The facts of a verdict.
+const (
+	FactBytes         = "bytes"
+	FactLength        = "length"
+	FactSignature     = "signature"
+	FactKey           = "key"
+	FactScope         = "scope"
+	FactCommit        = "commit"
+	FactSelector      = "selector"
+	FactAnswer        = "answer"
+	FactIndex         = "index"
+	FactCapture       = "capture"
+	FactSource        = "source"
+	FactTimes         = "times"
+	FactExpiry        = "expiry"
+	FactSupersession  = "supersession"
+	FactRecordNumbers = "record_numbers"
+	FactScan          = "scan"
+)
+
+var factNames = []string{
+	FactBytes, FactLength, FactSignature, FactKey, FactScope, FactCommit, FactSelector, FactAnswer, FactIndex,
+	FactCapture, FactSource, FactTimes, FactExpiry, FactSupersession, FactRecordNumbers, FactScan,
+}
+
+// FactNames returns the names of all facts in the order of every verdict.
+func FactNames() []string { return slices.Clone(factNames) }
+
+// AuthorityLine is what every verdict says about authority.
+const AuthorityLine = "not assessable offline"
+
+// Fact is one line of a verdict.
+type Fact struct {
+	Name   string `json:"name"` // one of [FactNames]
+	State  State  `json:"state"`
+	By     string `json:"by,omitempty"`     // attested: the key's name, or its fingerprint
+	Role   string `json:"role,omitempty"`   // attested: the role it spoke in
+	Reason string `json:"reason,omitempty"` // why not better; may stand beside any state but proven and attested
+	Detail string `json:"detail,omitempty"` // what is known, as in "tenant acme, source infra.events"
+	// Lapsed: well attested but no longer current, because the artifact expired
+	// or was superseded. See [Verdict.RequireCurrent].
+	Lapsed bool `json:"lapsed,omitempty"`
+}
+
+// String gives the state with its reason or voucher: "attested(ingest-eu, manifest)",
+// "unverifiable(no policy)", "proven".
+func (f Fact) String() string {
+	switch {
+	case f.State == Attested && f.By != "":
+		return fmt.Sprintf("%s(%s, %s)", f.State, f.By, f.Role)
+	case f.Reason != "":
+		return fmt.Sprintf("%s(%s)", f.State, f.Reason)
+	}
+	return string(f.State)
+}
+
+// Verdict is the outcome of a verification: one fact for each of [FactNames], in
+// that order. Whoever was allowed to read the bytes is not among them. The zero
+// Verdict claims nothing and must be made with [NewVerdict] before use.
+type Verdict struct {
+	Facts []Fact
+	unmet []string // requirements that the facts do not meet
+}
+
+// NewVerdict returns a verdict in which nothing is claimed.
+func NewVerdict() *Verdict {
+	v := &Verdict{Facts: make([]Fact, len(factNames))}
+	for i, name := range factNames {
+		v.Facts[i] = Fact{Name: name, State: NotClaimed}
+	}
+	return v
+}
+
+// Set puts facts in their places. A fact that stands as MISMATCH stays one: a
+// later check cannot take back what an earlier one contradicted. Set panics on
+// a name that is not in [FactNames], which is a slip of the caller.
+func (v *Verdict) Set(facts ...Fact) {
+	for _, f := range facts {
+		i := slices.Index(factNames, f.Name)
+		if i < 0 {
+			panic("manifest: no fact is called " + strconv.Quote(f.Name))
+		}
+		if v.Facts[i].State != Mismatch {
+			v.Facts[i] = f
+		}
+	}
+}
+
+// Fact returns the fact of that name and whether there is one.
+func (v *Verdict) Fact(name string) (Fact, bool) {
+	i := slices.Index(factNames, name)
+	if i < 0 {
+		return Fact{}, false
+	}
+	return v.Facts[i], true
+}
+
+// RequireProven makes less than proven for the fact an exit of 2. It fails for a
+// name that no fact has.
+func (v *Verdict) RequireProven(name string) error {
+	f, ok := v.Fact(name)
+	if !ok {
+		return &Error{Op: "require proven", Err: fmt.Errorf("no fact is called %q; there are %s", name, strings.Join(factNames, ", "))}
+	}
+	if f.State != Proven {
+		v.unmet = append(v.unmet, fmt.Sprintf("%s is %s, not proven", name, f.State))
+	}
+	return nil
+}
+
+// RequireCurrent makes an artifact that expired or was superseded an exit of 2.
+// Call it after the facts are set.
+func (v *Verdict) RequireCurrent() {
+	for _, name := range []string{FactExpiry, FactSupersession} {
+		if f, _ := v.Fact(name); f.Lapsed {
+			v.unmet = append(v.unmet, f.Detail)
+		}
+	}
+}
+
+func (v *Verdict) names(s State) []string {
+	var names []string
+	for _, f := range v.Facts {
+		if f.State == s {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// Exit is the exit status of a program that prints the verdict: 3 when anything
+// is a MISMATCH, else 2 when anything is unverifiable or a requirement is not
+// met, else 0.
+func (v *Verdict) Exit() int {
+	switch {
+	case len(v.names(Mismatch)) > 0:
+		return 3
+	case len(v.names(Unverifiable)) > 0 || len(v.unmet) > 0:
+		return 2
+	}
+	return 0
+}
+
+// Sentence is the verdict in one plain sentence.
+func (v *Verdict) Sentence() string {
+	if bad := v.names(Mismatch); len(bad) > 0 {
+		return "Refused: " + list(bad) + " " + contradicts(len(bad)) + " the evidence."
+	}
+	var parts []string
+	if open := v.names(Unverifiable); len(open) > 0 {
+		f, _ := v.Fact(open[0])
+		parts = append(parts, fmt.Sprintf("%s cannot be judged (%s)", list(open), f.Reason))
+	}
+	parts = append(parts, v.unmet...)
+	if len(parts) > 0 {
+		return "Not verified: " + printable(strings.Join(parts, "; ")) + "."
+	}
+	return fmt.Sprintf("Verified: nothing contradicts the evidence; %s, %s.",
+		count(len(v.names(Proven)), "follows from the bytes", "follow from the bytes"),
+		count(len(v.names(Attested)), "rests on a signature that the policy admits", "rest on signatures that the policy admits"))
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 fact " + one
+	}
+	return fmt.Sprintf("%d facts %s", n, many)
+}
+
+func contradicts(n int) string {
+	if n == 1 {
+		return "contradicts"
+	}
+	return "contradict"
+}
+
+func list(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
+// WriteTable writes the facts as aligned text, the line about authority and the
+// closing sentence. Control characters in what a manifest says are escaped, so
+// that a statement cannot paint the reader's terminal.
+func (v *Verdict) WriteTable(w io.Writer) error {
+	var b bytes.Buffer
+	nameWidth, stateWidth := len("authority"), 0
+	for _, f := range v.Facts {
+		nameWidth = max(nameWidth, len(f.Name))
+		stateWidth = max(stateWidth, len([]rune(printable(f.String()))))
+	}
+	for _, f := range v.Facts {
+		state := printable(f.String())
+		fmt.Fprintf(&b, "%-*s  %s", nameWidth, f.Name, state)
+		if f.Detail != "" {
+			fmt.Fprintf(&b, "%*s  %s", stateWidth-len([]rune(state)), "", printable(f.Detail))
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%-*s  %s\n%s\n", nameWidth, "authority", AuthorityLine, v.Sentence())
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// printable escapes what a terminal would act on: control and format characters.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return s
+	}
+	q := strconv.Quote(s)
+	return q[1 : len(q)-1]
+}
