@@ -66,3 +66,11 @@ func leavesCV(p []byte, leaf int64, root bool) cv {
 	n := copy(group[:], p)
 	return finish(guts.CompressBuffer(&group, n, &guts.IV, uint64(leaf), 0), root)
 }
+
+// appendCV appends c to b.
+func appendCV(b []byte, c *cv) []byte {
+	n := len(b)
+	b = append(b, make([]byte, nodeSize)...)
+	c.put(b[n:])
+	return b
+}

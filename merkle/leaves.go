@@ -144,3 +144,41 @@ func (s LeafSet) offset(leaf int64) int64 {
 	}
 	return leaf * LeafSize
 }
+
+// cover says how much of a subtree a set selects.
+type cover uint8
+
+const (
+	none cover = iota
+	some
+	all
+)
+
+// covers returns how much of the leaves [lo, hi) is selected.
+func (s LeafSet) covers(lo, hi int64) cover {
+	r := s.find(lo)
+	switch {
+	case r.Start >= hi:
+		return none
+	case r.Start <= lo && hi <= r.End:
+		return all
+	}
+	return some
+}
+
+// find returns the first range that ends after a leaf; after the last range, one
+// that lies past every leaf.
+func (s LeafSet) find(leaf int64) Range {
+	lo, hi := 0, len(s.ranges)
+	for lo < hi {
+		if mid := (lo + hi) / 2; s.ranges[mid].End <= leaf {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(s.ranges) {
+		return Range{1 << 62, 1 << 62}
+	}
+	return s.ranges[lo]
+}
