@@ -1,0 +1,251 @@
+package rootfs
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/afero"
+)
+
+// tempPrefix begins the name of every unfinished file. What a dead writer
+// leaves under such a name was never published and can be removed by hand.
+const tempPrefix = ".tmp-"
+
+// IsTemp reports whether the last element of name is that of an unfinished
+// file.
+func IsTemp(name string) bool { return strings.HasPrefix(path.Base(name), tempPrefix) }
+
+// Publish writes a file so that after a nil return it survives a crash under
+// its name, whole; after an error the name is as it was before, or the file
+// stands there whole, and no temporary file is left. The write callback fills
+// the file; its error is returned as it is.
+//
+// With replace the name may be taken and changes from the old file to the new
+// one in one step. Without it a taken name is [fs.ErrExist] and write is not
+// called, or its work is thrown away when another process was faster; the
+// resident file is not touched.
+//
+// The sequence, as strace shows it (the mkdirat lines only where a directory
+// is new; the first fsync of a parent also where this process meets a
+// directory for the first time, because another process may have made it and
+// not yet fsynced it):
+//
+//	mkdirat  DIR/a            fsync DIR
+//	mkdirat  DIR/a/b          fsync DIR/a
+//	openat   DIR/a/b/.tmp-R   O_CREAT|O_EXCL; R = 16 random bytes
+//	write    …
+//	fsync    DIR/a/b/.tmp-R   a failure is final: the file is given up
+//	close                     checked
+//	linkat   .tmp-R → NAME    fails when NAME exists; then unlinkat .tmp-R
+//	renameat .tmp-R → NAME    instead of the two, with replace
+//	fsync    DIR/a/b
+func Publish(fsys afero.Fs, name string, replace bool, write func(afero.File) error) error {
+	if !replace {
+		if err := absent(fsys, name); err != nil {
+			return err
+		}
+	}
+	temp, err := NewTemp(fsys, path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer temp.Discard()
+	if err := write(temp.file); err != nil {
+		return err
+	}
+	return temp.Commit(name, replace)
+}
+
+// Temp is an unfinished file: for a writer that learns its name only at the
+// end. Everything else uses [Publish].
+type Temp struct {
+	fsys afero.Fs
+	name string
+	file afero.File // nil once committed or discarded
+}
+
+// NewTemp makes an empty unfinished file in dir, which is created if it is
+// missing. It may be committed to a name in another directory of the same file
+// system.
+func NewTemp(fsys afero.Fs, dir string) (*Temp, error) {
+	if err := MakeDirs(fsys, dir); err != nil {
+		return nil, err
+	}
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	name := path.Join(dir, tempPrefix+hex.EncodeToString(random[:]))
+	file, err := fsys.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	return &Temp{fsys: fsys, name: name, file: file}, nil
+}
+
+// File is the open file; it is nil after Commit or Discard.
+func (t *Temp) File() afero.File { return t.file }
+
+// Commit gives the file its name, durably; see [Publish] for what that means.
+// Whatever it returns, the Temp is used up.
+func (t *Temp) Commit(name string, replace bool) (err error) {
+	if t.file == nil {
+		return fs.ErrClosed
+	}
+	defer func() {
+		if e := t.Discard(); err == nil {
+			err = e
+		}
+	}()
+	if !replace {
+		if err := absent(t.fsys, name); err != nil {
+			return err
+		}
+	}
+	dir := path.Dir(name)
+	if err := MakeDirs(t.fsys, dir); err != nil {
+		return err
+	}
+	// After a failed fsync the kernel may have dropped the dirty pages and
+	// would report success the next time: so there is no next time.
+	if err := t.file.Sync(); err != nil {
+		return err
+	}
+	file := t.file
+	t.file = nil
+	if err := file.Close(); err != nil {
+		t.remove()
+		return err
+	}
+	if err := move(t.fsys, t.name, name, replace); err != nil {
+		t.remove()
+		return err
+	}
+	if err := SyncDir(t.fsys, dir); err != nil {
+		// The name may or may not be on disk. Take it back, or the next
+		// writer would find it and believe it durable.
+		if !replace {
+			t.fsys.Remove(name)
+		}
+		return err
+	}
+	return nil
+}
+
+// Discard throws the file away. After Commit or Discard it does nothing.
+func (t *Temp) Discard() error {
+	if t.file == nil {
+		return nil
+	}
+	err := t.file.Close()
+	t.file = nil
+	return errors.Join(err, t.remove())
+}
+
+func (t *Temp) remove() error {
+	if err := t.fsys.Remove(t.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// linker is an afero.Fs that can make hard links: the only portable way to
+// take a name without replacing what another process put there.
+type linker interface {
+	Link(oldname, newname string) error
+}
+
+// renaming serialises the check-then-rename of file systems without Link.
+var renaming sync.Mutex
+
+// move gives the closed file temp its final name. temp is gone afterwards when
+// it returns nil.
+func move(fsys afero.Fs, temp, name string, replace bool) error {
+	if replace {
+		return fsys.Rename(temp, name)
+	}
+	if l, ok := fsys.(linker); ok {
+		err := l.Link(temp, name)
+		if err == nil {
+			return fsys.Remove(temp)
+		}
+		if !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, syscall.EPERM) {
+			return err
+		}
+		// A file system without hard links (FAT, some network mounts).
+	}
+	// Not safe against another process, which is harmless here: two writers
+	// of one immutable name write the same bytes.
+	renaming.Lock()
+	defer renaming.Unlock()
+	if err := absent(fsys, name); err != nil {
+		return err
+	}
+	return fsys.Rename(temp, name)
+}
+
+// absent returns nil when nothing stands at name.
+func absent(fsys afero.Fs, name string) error {
+	switch _, err := fsys.Stat(name); {
+	case err == nil:
+		return &fs.PathError{Op: "publish", Path: name, Err: fs.ErrExist}
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	default:
+		return err
+	}
+}
+
+// MakeDirs creates dir and its parents where they are missing and makes each
+// one's entry in its parent durable.
+func MakeDirs(fsys afero.Fs, dir string) error {
+	memo, _ := fsys.(*FS)
+	if dir == "." || dir == "/" || memo != nil && memo.settled(dir) {
+		return nil
+	}
+	if err := MakeDirs(fsys, path.Dir(dir)); err != nil {
+		return err
+	}
+	if err := fsys.Mkdir(dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := SyncDir(fsys, path.Dir(dir)); err != nil {
+		return err
+	}
+	if memo != nil {
+		memo.settle(dir)
+	}
+	return nil
+}
+
+// SyncDirs makes sure that the names in dir survive a crash, and dir's own name
+// and its parents' as well.
+func SyncDirs(fsys afero.Fs, dir string) error {
+	if err := MakeDirs(fsys, dir); err != nil {
+		return err
+	}
+	return SyncDir(fsys, dir)
+}
+
+// SyncDir fsyncs a directory: the names in it survive a crash afterwards.
+func SyncDir(fsys afero.Fs, dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // a directory handle cannot be flushed; NTFS journals names
+	}
+	d, err := fsys.Open(dir)
+	if err != nil {
+		return err
+	}
+	if err := d.Sync(); err != nil {
+		d.Close()
+		return fmt.Errorf("fsync of directory: %w", err)
+	}
+	return d.Close()
+}
