@@ -163,7 +163,10 @@ type Flags struct {
 	Escapes        int64 `json:"escapes"`
 	InvalidUTF8    int64 `json:"invalid_utf8"`
 	LongestRecord  int64 `json:"longest_record"` // bytes
-	Undecidable    int64 `json:"undecidable"`
+	OverLimit      int64 `json:"over_limit"`
+	Ragged         int64 `json:"ragged"`      // csv rows with another number of fields than the first
+	Undecidable    int64 `json:"undecidable"` // that some query cannot decide, for any of these reasons
+	Unparseable    int64 `json:"unparseable"` // that are not one value of the format
 }
 
 // MapRef is the blob that holds the record map.

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // State is what a verification can say about one fact.
@@ -235,4 +238,26 @@ func printable(s string) string {
 	}
 	q := strconv.Quote(s)
 	return q[1 : len(q)-1]
+}
+
+// JSON writes the verdict as one JSON object: facts in their order, authority,
+// exit and sentence.
+func (v *Verdict) JSON() ([]byte, error) {
+	b, err := json.Marshal(struct {
+		Facts     []Fact `json:"facts"`
+		Authority string `json:"authority"`
+		Exit      int    `json:"exit"`
+		Sentence  string `json:"sentence"`
+	}{v.Facts, AuthorityLine, v.Exit(), v.Sentence()}, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil, &Error{Op: "encode verdict", Err: err}
+	}
+	return b, nil
+}
+
+// Word is how far the manifest's word counts: the fact under which its signature
+// stands, for facts that rest on it.
+func (v *Verdict) Word() Fact {
+	f, _ := v.Fact(FactSignature)
+	return f
 }

@@ -1,0 +1,275 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// checker keeps the first thing that is wrong with a predicate.
+type checker struct {
+	op  string
+	err error
+}
+
+// fail notes a failure at a pointer below the predicate.
+func (c *checker) fail(at string, reason error) {
+	if c.err == nil {
+		c.err = &Error{c.op, at, reason}
+	}
+}
+
+func (c *checker) must(ok bool, at, format string, args ...any) {
+	if !ok {
+		c.fail("/predicate"+at, fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)))
+	}
+}
+
+func (c *checker) name(s, at string) {
+	if err := CheckName(s); err != nil {
+		c.fail("/predicate"+at, err)
+	}
+}
+
+func (c *checker) time(s, at string) {
+	if _, err := ParseTime(s); err != nil {
+		c.fail("/predicate"+at, err)
+	}
+}
+
+func (c *checker) optTime(s *string, at string) {
+	if s != nil {
+		c.time(*s, at)
+	}
+}
+
+// text demands that a string which is given is not empty: null says "not given".
+func (c *checker) text(s *string, at string) {
+	c.must(s == nil || *s != "", at, "an empty string; null says that it is not given")
+}
+
+func (c *checker) digest(s *string, at string) {
+	c.must(s == nil || isHex(*s, 64), at, "not 64 lower-case hex digits")
+}
+
+func (c *checker) pointer(s, at string) {
+	c.must(checkPointer(s), at, "%q is not an RFC 6901 pointer", s)
+}
+
+func (c *checker) oneOf(s, at string, words ...string) {
+	c.must(slices.Contains(words, s), at, "%q is not one of %s", s, strings.Join(words, ", "))
+}
+
+func (c *checker) notNegative(n *int64, at string) {
+	c.must(n == nil || *n >= 0, at, "a negative number")
+}
+
+func (c *checker) predicate(p *Predicate) {
+	c.ref(p)
+	c.bytes(&p.Bytes)
+	if p.Records != nil {
+		c.records(p.Records)
+	}
+	if len(p.Indexes) > 0 {
+		c.fail("/predicate/indexes", fmt.Errorf("%w: indexes", ErrUnsupported))
+	}
+	c.lineage(&p.Lineage)
+	for i, s := range p.Supersedes {
+		at := "/supersedes/" + strconv.Itoa(i)
+		c.must(isID(s.ArtifactID, "art_"), at+"/artifact_id", "%q is not an artifact_id", s.ArtifactID)
+		c.oneOf(s.Kind, at+"/kind", "reacquire", "correct", "redact", "transform")
+	}
+	c.text(p.Issuer.ID, "/issuer/id")
+	c.must(isFingerprint(p.Issuer.KeyID), "/issuer/key_id", "%q is not a SHA256: fingerprint", p.Issuer.KeyID)
+	c.time(p.IssuedAt, "/issued_at")
+	c.must(isHex(p.Nonce, 32), "/nonce", "not 32 lower-case hex digits")
+}
+
+func (c *checker) ref(p *Predicate) {
+	r := &p.ArtifactRef
+	c.must(isID(r.ArtifactID, "art_"), "/artifact_ref/artifact_id", "%q is not an artifact_id", r.ArtifactID)
+	if r.ContentHash != "blake3:"+p.Bytes.Root {
+		c.fail("/predicate/artifact_ref/content_hash", fmt.Errorf("%w: it is not blake3: and /bytes/root", ErrDigest))
+	}
+	c.text(r.ToolCallID, "/artifact_ref/tool_call_id")
+	c.text(r.SchemaVersion, "/artifact_ref/schema_version")
+	c.time(r.CreatedAt, "/artifact_ref/created_at")
+	if r.SourceVersion.SourceID != nil {
+		c.name(*r.SourceVersion.SourceID, "/artifact_ref/source_version/source_id")
+	}
+	c.text(r.SourceVersion.SnapshotID, "/artifact_ref/source_version/snapshot_id")
+	c.optTime(r.SourceVersion.ObservedAt, "/artifact_ref/source_version/observed_at")
+	c.completeness(&r.Completeness, p.Records)
+	c.name(r.Scope.TenantID, "/artifact_ref/scope/tenant_id")
+	if r.Scope.RunID != nil {
+		c.name(*r.Scope.RunID, "/artifact_ref/scope/run_id")
+	}
+	c.optTime(r.ExpiresAt, "/artifact_ref/expires_at")
+	c.retrieval(&r.Retrieval)
+}
+
+func (c *checker) retrieval(r *Retrieval) {
+	const at = "/artifact_ref/retrieval"
+	c.oneOf(r.Resolver, at+"/resolver", Resolver)
+	c.oneOf(r.Consistency, at+"/consistency", Consistency)
+	order := []string{SelectorByteRange, SelectorRecordRange, SelectorPointer, SelectorQuery}
+	last := -1
+	for i, s := range r.Selectors {
+		n := slices.Index(order, s)
+		c.must(n >= 0, at+"/selectors/"+strconv.Itoa(i), "%q is not one of %s", s, strings.Join(order, ", "))
+		c.must(n > last, at+"/selectors/"+strconv.Itoa(i), "%q stands twice or out of order; the order is %s", s, strings.Join(order, ", "))
+		last = n
+	}
+}
+
+func (c *checker) completeness(p *Completeness, records *Records) {
+	const at = "/artifact_ref/completeness"
+	c.oneOf(p.Status, at+"/status", StatusComplete, StatusPartial, StatusUnknown)
+	c.must(p.Coverage == nil || len(p.Coverage) > 0, at+"/coverage", "an empty object; null says that it is not stated")
+	c.notNegative(p.Records, at+"/records")
+	if p.Records != nil && records != nil {
+		c.must(*p.Records == records.Count, at+"/records", "%d records, /records/count says %d", *p.Records, records.Count)
+	}
+	c.must(p.Status != StatusComplete || len(p.Omissions) == 0, at+"/status", "complete, with omissions")
+	for i, o := range p.Omissions {
+		at := at + "/omissions/" + strconv.Itoa(i)
+		switch what := o.What.(type) {
+		case string:
+			c.must(what != "", at+"/what", "an empty string")
+		case map[string]any:
+			c.must(len(what) > 0, at+"/what", "an empty object")
+		default:
+			c.must(false, at+"/what", "neither a string nor an object")
+		}
+		c.must(o.Reason != "", at+"/reason", "an empty string")
+		c.text(o.Detail, at+"/detail")
+	}
+	for i, r := range p.Redactions {
+		at := at + "/redactions/" + strconv.Itoa(i)
+		c.pointer(r.Path, at+"/path")
+		c.notNegative(r.Records, at+"/records")
+		if r.Method != nil {
+			c.oneOf(*r.Method, at+"/method", "drop", "mask", "tokenise")
+		}
+		c.must(r.Reason != "", at+"/reason", "an empty string")
+	}
+}
+
+func (c *checker) bytes(b *Bytes) {
+	c.notNegative(&b.Size, "/bytes/size")
+	c.must(mediaType(b.MediaType), "/bytes/media_type", "%q is not a media type", b.MediaType)
+	c.digest(&b.Root, "/bytes/root")
+	for _, name := range slices.Sorted(maps.Keys(b.Also)) {
+		c.must(name == "sha256", "/bytes/also", "the digest %q is unknown; only sha256 may stand here", name)
+		c.must(isHex(b.Also[name], 64), "/bytes/also/sha256", "not 64 lower-case hex digits")
+	}
+	c.must(b.Also != nil, "/bytes/also", "null; {} says that there is none")
+	c.must(b.Tree == DefaultTree, "/bytes/tree", "not the tree of version 1: blake3, leaf 1024, group 16384")
+}
+
+// mediaType accepts type/subtype in printable ASCII, parameters included, up to
+// 255 bytes. What it means is the reader's affair.
+func mediaType(s string) bool {
+	kind, sub, ok := strings.Cut(s, "/")
+	return ok && kind != "" && sub != "" && len(s) <= 255 &&
+		!strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
+}
+
+func (c *checker) records(r *Records) {
+	c.oneOf(r.Format, "/records/format", "json", "ndjson", "csv", "text")
+	c.pointer(r.Pointer, "/records/pointer")
+	c.must(r.Pointer == "" || r.Format == "json", "/records/pointer", "only json has an array at a pointer")
+	c.must((r.Dialect != nil) == (r.Format == "csv"), "/records/dialect", "a dialect belongs to csv, and csv needs one")
+	if d := r.Dialect; d != nil {
+		c.must(oneASCII(d.Delimiter), "/records/dialect/delimiter", "not one ASCII character")
+		c.must(d.Quote == "" || oneASCII(d.Quote) && d.Quote != d.Delimiter, "/records/dialect/quote", "neither empty nor one other ASCII character")
+		c.must(d.Header || len(d.Columns) == 0, "/records/dialect/columns", "columns without a header")
+	}
+	for _, n := range []struct {
+		at   string
+		n    int64
+		from int64
+	}{
+		{"limits/depth", r.Limits.Depth, 1},
+		{"limits/digits", r.Limits.Digits, 1},
+		{"limits/exponent", r.Limits.Exponent, 1},
+		{"limits/record", r.Limits.Record, 1},
+		{"count", r.Count, 0},
+		{"flags/blank_lines", r.Flags.BlankLines, 0},
+		{"flags/depth", r.Flags.Depth, 0},
+		{"flags/duplicate_names", r.Flags.DuplicateNames, 0},
+		{"flags/escapes", r.Flags.Escapes, 0},
+		{"flags/invalid_utf8", r.Flags.InvalidUTF8, 0},
+		{"flags/longest_record", r.Flags.LongestRecord, 0},
+		{"flags/over_limit", r.Flags.OverLimit, 0},
+		{"flags/ragged", r.Flags.Ragged, 0},
+		{"flags/undecidable", r.Flags.Undecidable, 0},
+		{"flags/unparseable", r.Flags.Unparseable, 0},
+	} {
+		c.must(n.n >= n.from, "/records/"+n.at, "%d is less than %d", n.n, n.from)
+	}
+	if r.Map != nil {
+		c.digest(&r.Map.Root, "/records/map/root")
+		c.must(r.Map.Size > 0, "/records/map/size", "%d is less than 1", r.Map.Size)
+	}
+}
+
+func oneASCII(s string) bool {
+	return len(s) == 1 && s[0] < 0x7f && s != "\n" && s != "\r" && s != "\x00"
+}
+
+func (c *checker) lineage(l *Lineage) {
+	c.oneOf(l.Kind, "/lineage/kind", "capture", "transform", "import")
+	if p := l.Producer; p != nil {
+		c.must(p.Tool != "", "/lineage/producer/tool", "an empty string")
+		c.text(p.ToolVersion, "/lineage/producer/tool_version")
+		c.digest(p.ArgumentsDigest, "/lineage/producer/arguments_digest")
+		c.oneOf(p.Outcome, "/lineage/producer/outcome", "ok", "partial", "error")
+		c.optTime(p.StartedAt, "/lineage/producer/started_at")
+		c.optTime(p.FinishedAt, "/lineage/producer/finished_at")
+	}
+	derived := l.Kind == "transform"
+	c.must(derived || l.Kind == "import" || len(l.Inputs) == 0, "/lineage/inputs", "a capture has no inputs")
+	c.must(!derived || len(l.Inputs) > 0, "/lineage/inputs", "a transform needs an input")
+	c.must(derived == (l.Transform != nil), "/lineage/transform", "a transform states what it did, and nothing else does")
+	for i, in := range l.Inputs {
+		at := "/lineage/inputs/" + strconv.Itoa(i)
+		c.must(isID(in.ArtifactID, "art_"), at+"/artifact_id", "%q is not an artifact_id", in.ArtifactID)
+		c.must(isID(in.ManifestID, "mf_"), at+"/manifest_id", "%q is not a manifest_id", in.ManifestID)
+		hash, ok := strings.CutPrefix(in.ContentHash, "blake3:")
+		c.must(ok && isHex(hash, 64), at+"/content_hash", "%q is not blake3: and 64 hex digits", in.ContentHash)
+		c.digest(in.SelectorDigest, at+"/selector_digest")
+		c.name(in.Role, at+"/role")
+	}
+	if t := l.Transform; t != nil {
+		c.must(t.ID != "", "/lineage/transform/id", "an empty string")
+		c.digest(&t.SpecDigest, "/lineage/transform/spec_digest")
+		c.digest(t.CodeDigest, "/lineage/transform/code_digest")
+	}
+}
+
+// subject checks that the statement is about exactly this artifact and that
+// every digest listed is the one in the predicate: foreign verifiers are content
+// with any of them.
+func (c *checker) subject(subjects []Subject, p *Predicate) {
+	if len(subjects) != 1 {
+		c.fail("/subject", fmt.Errorf("%w: %d subjects, exactly one is allowed", ErrMalformed, len(subjects)))
+		return
+	}
+	s := subjects[0]
+	if s.Name != p.ArtifactRef.ArtifactID {
+		c.fail("/subject/0/name", fmt.Errorf("%w: the subject is %q, the predicate is about %q", ErrID, s.Name, p.ArtifactRef.ArtifactID))
+	}
+	want := map[string]string{"blake3": p.Bytes.Root}
+	maps.Copy(want, p.Bytes.Also)
+	for _, name := range slices.Sorted(maps.Keys(s.Digest)) {
+		if s.Digest[name] != want[name] {
+			c.fail("/subject/0/digest/"+escapePointer(name), fmt.Errorf("%w: the subject's is not the one of /predicate/bytes", ErrDigest))
+		}
+	}
+	if len(s.Digest) != len(want) {
+		c.fail("/subject/0/digest", fmt.Errorf("%w: %d digests, /predicate/bytes has %d", ErrDigest, len(s.Digest), len(want)))
+	}
+}

@@ -1,0 +1,245 @@
+package manifest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The roles in which a key may speak: one for each kind of statement.
+const (
+	RoleManifest  = "manifest"
+	RoleIndex     = "index"
+	RoleReceipt   = "receipt"
+	RoleSupersede = "supersede"
+	RoleTombstone = "tombstone"
+	RoleDeletion  = "deletion"
+	RoleAudit     = "audit"
+	RolePolicy    = "policy"
+)
+
+// roles is also the order in which a policy writes them.
+var roles = []string{RoleManifest, RoleIndex, RoleReceipt, RoleSupersede, RoleTombstone, RoleDeletion, RoleAudit, RolePolicy}
+
+// The limits of a policy.
+const (
+	MaxPolicy     = 1 << 20 // bytes of text
+	MaxPolicyKeys = 1024
+)
+
+// Key is a key that a policy admits, and for what.
+type Key struct {
+	Name      string // a name, unique in its policy
+	Public    PublicKey
+	Roles     []string
+	Tenants   []string  // patterns: a * is a whole segment between dots, or the last character
+	Sources   []string  // patterns over source ids; only * covers an artifact without one
+	NotBefore time.Time // inclusive; zero: no bound
+	NotAfter  time.Time // exclusive; zero: no bound
+}
+
+// ending is the end of a key's trust.
+type ending struct {
+	at   time.Time
+	line int
+}
+
+// Policy says which keys may speak in which role, for which tenants and sources,
+// from when to when. It comes from the reader, never from what is verified.
+type Policy struct {
+	name        string
+	version     int64
+	expires     time.Time // zero: never
+	keys        []Key     // in the order of the text
+	retired     map[string]ending
+	compromised map[string]ending
+	thresholds  map[string]int
+	adHoc       bool
+}
+
+// NewPolicy makes version 1 of a policy that never expires, with the given keys.
+func NewPolicy(name string, keys ...Key) (*Policy, error) {
+	p := &Policy{name: name, version: 1}
+	if err := CheckName(name); err != nil {
+		return nil, &Error{Op: "make a policy", Err: err}
+	}
+	for _, k := range keys {
+		if len(k.Sources) == 0 {
+			k.Sources = []string{"*"}
+		}
+		if err := p.add(k); err != nil {
+			return nil, &Error{Op: "make a policy", At: k.Name, Err: err}
+		}
+	}
+	return ParsePolicy([]byte(p.String()))
+}
+
+// AdHoc is the policy of somebody who holds keys and nothing else: each may
+// speak as [RoleManifest] about anything, so that scope and times stay unclaimed.
+func AdHoc(keys ...PublicKey) *Policy {
+	p := &Policy{name: "ad-hoc", version: 1, adHoc: true}
+	for _, k := range keys {
+		if !slices.ContainsFunc(p.keys, func(o Key) bool { return o.Public == k }) {
+			p.keys = append(p.keys, Key{Name: k.Fingerprint(), Public: k, Roles: []string{RoleManifest}, Tenants: []string{"*"}, Sources: []string{"*"}})
+		}
+	}
+	return p
+}
+
+// add checks a key and keeps it.
+func (p *Policy) add(k Key) error {
+	switch {
+	case k.Public.IsZero():
+		return ErrKey
+	case len(p.keys) >= MaxPolicyKeys:
+		return fmt.Errorf("%w: more than %d keys", ErrTooLarge, MaxPolicyKeys)
+	case len(k.Roles) == 0 || len(k.Tenants) == 0 || len(k.Sources) == 0:
+		return fmt.Errorf("%w: a key needs name=, roles= and tenants=", ErrPolicy)
+	case !k.NotBefore.IsZero() && !k.NotAfter.IsZero() && !k.NotBefore.Before(k.NotAfter):
+		return fmt.Errorf("%w: not-before is not before not-after", ErrPolicy)
+	}
+	if err := CheckName(k.Name); err != nil {
+		return err
+	}
+	for _, r := range k.Roles {
+		if !slices.Contains(roles, r) {
+			return fmt.Errorf("%w: %q is not a role; there are %s", ErrPolicy, r, strings.Join(roles, ", "))
+		}
+	}
+	for _, pattern := range slices.Concat(k.Tenants, k.Sources) {
+		if err := checkPattern(pattern); err != nil {
+			return err
+		}
+	}
+	for _, words := range [][]string{k.Roles, k.Tenants, k.Sources} {
+		if sorted := slices.Sorted(slices.Values(words)); len(slices.Compact(sorted)) != len(words) {
+			return fmt.Errorf("%w: a role or pattern stands twice", ErrPolicy)
+		}
+	}
+	for _, o := range p.keys {
+		if o.Public == k.Public {
+			return fmt.Errorf("%w: the same key as %s, under a second name", ErrPolicy, o.Name)
+		}
+		if o.Name == k.Name {
+			return fmt.Errorf("%w: a second key of the name %s", ErrPolicy, o.Name)
+		}
+	}
+	p.keys = append(p.keys, k)
+	return nil
+}
+
+// Name is the policy's name.
+func (p *Policy) Name() string { return p.name }
+
+// Version counts the versions of the policy from 1.
+func (p *Policy) Version() int64 { return p.version }
+
+// Expires is when the policy ends; zero when it never does.
+func (p *Policy) Expires() time.Time { return p.expires }
+
+// Keys returns the keys in the order of the text.
+func (p *Policy) Keys() []Key { return slices.Clone(p.keys) }
+
+// AdHoc reports whether this is the policy of [AdHoc].
+func (p *Policy) AdHoc() bool { return p.adHoc }
+
+// Threshold is how many distinct keys must sign a statement in a role; at least 1.
+func (p *Policy) Threshold(role string) int { return max(1, p.thresholds[role]) }
+
+// key finds a key by its fingerprint.
+func (p *Policy) key(fingerprint string) (Key, bool) {
+	for _, k := range p.keys {
+		if k.Public.Fingerprint() == fingerprint {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
+// Judge says whether the key with that fingerprint may speak in a role about a
+// tenant and a source ("" for an artifact without one) as of a time. It judges
+// the key alone: whether the signature verifies, and whether enough keys signed
+// ([Policy.Threshold]), is for [VerifyEnvelope]. The key is returned beside every
+// error but [ErrUnknownKey].
+//
+// A retired or compromised key is refused at any time, because without a commit
+// log nothing shows that a statement is older than the end of its key. The
+// errors wrap ErrUnknownKey, ErrCompromised, ErrRetired, ErrPolicyExpired,
+// ErrRole, ErrTimeWindow and ErrScope, in this order, and their text is the
+// reason that a verdict prints.
+func (p *Policy) Judge(role, tenant, source, fingerprint string, at time.Time) (Key, error) {
+	k, ok := p.key(fingerprint)
+	if !ok {
+		return Key{}, fmt.Errorf("%w %s", ErrUnknownKey, fingerprint)
+	}
+	if _, ok := p.compromised[fingerprint]; ok {
+		return k, ErrCompromised
+	}
+	if _, ok := p.retired[fingerprint]; ok {
+		return k, ErrRetired
+	}
+	switch {
+	case !p.expires.IsZero() && !at.Before(p.expires):
+		return k, fmt.Errorf("%w at %s", ErrPolicyExpired, FormatTime(p.expires))
+	case !slices.Contains(k.Roles, role):
+		return k, fmt.Errorf("%w: %s may not speak as %s", ErrRole, k.Name, role)
+	case !k.NotBefore.IsZero() && at.Before(k.NotBefore):
+		return k, fmt.Errorf("%w: %s is good from %s", ErrTimeWindow, k.Name, FormatTime(k.NotBefore))
+	case !k.NotAfter.IsZero() && !at.Before(k.NotAfter):
+		return k, fmt.Errorf("%w: %s was good until %s", ErrTimeWindow, k.Name, FormatTime(k.NotAfter))
+	case !matchAny(k.Tenants, tenant):
+		return k, fmt.Errorf("%w: %s may not speak for tenant %s", ErrScope, k.Name, tenant)
+	case !matchAny(k.Sources, source):
+		if source == "" {
+			return k, fmt.Errorf("%w: %s may speak for its sources only, and this has none", ErrScope, k.Name)
+		}
+		return k, fmt.Errorf("%w: %s may not speak for source %s", ErrScope, k.Name, source)
+	}
+	return k, nil
+}
+
+func matchAny(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		return p == "*" || name != "" && matchPattern(p, name)
+	})
+}
+
+// String writes the policy as text that [ParsePolicy] reads back to the same
+// policy. Comments of the text it came from are gone. The policy of [AdHoc] has
+// no text and gives "".
+func (p *Policy) String() string {
+	if p.adHoc {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "policy %s version %d", p.name, p.version)
+	if !p.expires.IsZero() {
+		fmt.Fprintf(&b, " expires %s", FormatTime(p.expires))
+	}
+	b.WriteByte('\n')
+	for _, k := range p.keys {
+		fmt.Fprintf(&b, "key %s name=%s roles=%s tenants=%s sources=%s", k.Public.OpenSSHLine(), k.Name,
+			strings.Join(k.Roles, ","), strings.Join(k.Tenants, ","), strings.Join(k.Sources, ","))
+		if !k.NotBefore.IsZero() {
+			fmt.Fprintf(&b, " not-before=%s", FormatTime(k.NotBefore))
+		}
+		if !k.NotAfter.IsZero() {
+			fmt.Fprintf(&b, " not-after=%s", FormatTime(k.NotAfter))
+		}
+		b.WriteByte('\n')
+	}
+	for _, fp := range slices.Sorted(maps.Keys(p.retired)) {
+		fmt.Fprintf(&b, "retired %s at=%s\n", fp, FormatTime(p.retired[fp].at))
+	}
+	for _, fp := range slices.Sorted(maps.Keys(p.compromised)) {
+		fmt.Fprintf(&b, "compromised %s since=%s\n", fp, FormatTime(p.compromised[fp].at))
+	}
+	for _, role := range roles {
+		if n, ok := p.thresholds[role]; ok {
+			fmt.Fprintf(&b, "threshold %s %d\n", role, n)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,236 @@
+package manifest
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// ParsePolicy reads a trust policy: one statement a line, words divided by single
+// or more spaces or tabs, comments from a # that begins a word to the end of the
+// line. The first statement is the policy's own. Every error wraps [ErrPolicy]
+// beside its own reason and names the line.
+func ParsePolicy(text []byte) (*Policy, error) {
+	const op = "parse policy"
+	if len(text) > MaxPolicy {
+		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %w: %d bytes, at most %d", ErrPolicy, ErrTooLarge, len(text), MaxPolicy)}
+	}
+	if !utf8.Valid(text) {
+		return nil, &Error{Op: op, Err: fmt.Errorf("%w: not UTF-8 text", ErrPolicy)}
+	}
+	p := policyParser{p: &Policy{retired: map[string]ending{}, compromised: map[string]ending{}, thresholds: map[string]int{}}}
+	for line := range strings.Lines(string(text)) {
+		p.line++
+		if err := p.statement(words(line)); err != nil {
+			return nil, &Error{op, "line " + strconv.Itoa(p.line), fmt.Errorf("%w: %w", ErrPolicy, err)}
+		}
+	}
+	if err := p.finish(); err != nil {
+		return nil, &Error{op, "line " + strconv.Itoa(max(1, p.line)), fmt.Errorf("%w: %w", ErrPolicy, err)}
+	}
+	return p.p, nil
+}
+
+// words splits a line and drops its comment.
+func words(line string) []string {
+	w := strings.FieldsFunc(strings.TrimRight(line, "\r\n"), func(r rune) bool { return r == ' ' || r == '\t' })
+	if i := slices.IndexFunc(w, func(s string) bool { return s[0] == '#' }); i >= 0 {
+		w = w[:i]
+	}
+	return w
+}
+
+type policyParser struct {
+	p          *Policy
+	line       int
+	thresholds map[string]int // role → line
+}
+
+func (p *policyParser) statement(w []string) error {
+	if len(w) == 0 {
+		return nil
+	}
+	if p.p.version == 0 && w[0] != "policy" {
+		return fmt.Errorf("%w: the first statement is %q, not policy NAME version N", ErrMalformed, w[0])
+	}
+	switch w[0] {
+	case "policy":
+		return p.header(w)
+	case "key":
+		return p.key(w)
+	case "retired":
+		return p.ending(w, "at", p.p.retired)
+	case "compromised":
+		return p.ending(w, "since", p.p.compromised)
+	case "threshold":
+		return p.threshold(w)
+	case "log", "witness", "group", "quorum":
+		return fmt.Errorf("%w: %s, line %d", ErrUnsupported, w[0], p.line)
+	}
+	return fmt.Errorf("%w: no statement begins with %q", ErrMalformed, w[0])
+}
+
+// header reads policy NAME version N [expires T].
+func (p *policyParser) header(w []string) error {
+	if p.p.version != 0 {
+		return fmt.Errorf("%w: a second policy statement", ErrMalformed)
+	}
+	if len(w) != 4 && len(w) != 6 || w[2] != "version" || len(w) == 6 && w[4] != "expires" {
+		return fmt.Errorf("%w: want policy NAME version N, or policy NAME version N expires TIME", ErrMalformed)
+	}
+	if err := CheckName(w[1]); err != nil {
+		return err
+	}
+	n, err := number(w[3], maxInteger)
+	if err != nil {
+		return err
+	}
+	if len(w) == 6 {
+		if p.p.expires, err = ParseTime(w[5]); err != nil {
+			return err
+		}
+	}
+	p.p.name, p.p.version = w[1], n
+	return nil
+}
+
+// number reads an integer from 1 in its one spelling.
+func number(s string, most int64) (int64, error) {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 1 || n > most || strconv.FormatInt(n, 10) != s {
+		return 0, fmt.Errorf("%w: %q is not a number from 1 to %d", ErrMalformed, s, most)
+	}
+	return n, nil
+}
+
+// options reads NAME=VALUE words, each name once.
+func options(w []string, known ...string) (map[string]string, error) {
+	opts := make(map[string]string, len(w))
+	for _, word := range w {
+		name, value, ok := strings.Cut(word, "=")
+		switch {
+		case !ok || value == "":
+			return nil, fmt.Errorf("%w: %q is not NAME=VALUE", ErrMalformed, word)
+		case !slices.Contains(known, name):
+			return nil, fmt.Errorf("%w: %q is not one of %s", ErrMalformed, name+"=", strings.Join(known, "=, ")+"=")
+		case opts[name] != "":
+			return nil, fmt.Errorf("%w: %s= stands twice", ErrMalformed, name)
+		}
+		opts[name] = value
+	}
+	return opts, nil
+}
+
+// key reads key ssh-ed25519 BASE64 name=… roles=… tenants=… [sources=…] [not-before=…] [not-after=…].
+func (p *policyParser) key(w []string) error {
+	if len(w) < 3 {
+		return fmt.Errorf("%w: want key %s BASE64 name=NAME roles=ROLES tenants=PATTERNS", ErrMalformed, sshEd25519)
+	}
+	if w[1] != sshEd25519 {
+		return fmt.Errorf("%w: the key type %q is unknown; only %s is", ErrKey, w[1], sshEd25519)
+	}
+	pub, err := parseSSHBlob64(w[2])
+	if err != nil {
+		return err
+	}
+	opts, err := options(w[3:], "name", "roles", "tenants", "sources", "not-before", "not-after")
+	if err != nil {
+		return err
+	}
+	k := Key{Name: opts["name"], Public: pub, Roles: commas(opts["roles"]), Tenants: commas(opts["tenants"]), Sources: commas(opts["sources"])}
+	if k.Sources == nil {
+		k.Sources = []string{"*"}
+	}
+	for name, t := range map[string]*time.Time{"not-before": &k.NotBefore, "not-after": &k.NotAfter} {
+		if s, ok := opts[name]; ok {
+			if *t, err = ParseTime(s); err != nil {
+				return err
+			}
+		}
+	}
+	return p.p.add(k)
+}
+
+func commas(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// ending reads retired FINGERPRINT at=TIME and compromised FINGERPRINT since=TIME.
+func (p *policyParser) ending(w []string, option string, to map[string]ending) error {
+	if len(w) != 3 {
+		return fmt.Errorf("%w: want %s FINGERPRINT %s=TIME", ErrMalformed, w[0], option)
+	}
+	if !isFingerprint(w[1]) {
+		return fmt.Errorf("%w: %q is not a SHA256: fingerprint", ErrMalformed, w[1])
+	}
+	if _, ok := to[w[1]]; ok {
+		return fmt.Errorf("%w: %s stands twice for this key", ErrMalformed, w[0])
+	}
+	opts, err := options(w[2:], option)
+	if err != nil {
+		return err
+	}
+	t, err := ParseTime(opts[option])
+	if err != nil {
+		return err
+	}
+	to[w[1]] = ending{t, p.line}
+	return nil
+}
+
+// threshold reads threshold ROLE N.
+func (p *policyParser) threshold(w []string) error {
+	if len(w) != 3 {
+		return fmt.Errorf("%w: want threshold ROLE N", ErrMalformed)
+	}
+	if !slices.Contains(roles, w[1]) {
+		return fmt.Errorf("%w: %q is not a role; there are %s", ErrMalformed, w[1], strings.Join(roles, ", "))
+	}
+	if _, ok := p.p.thresholds[w[1]]; ok {
+		return fmt.Errorf("%w: a second threshold for %s", ErrMalformed, w[1])
+	}
+	n, err := number(w[2], MaxSignatures)
+	if err != nil {
+		return err
+	}
+	p.p.thresholds[w[1]] = int(n)
+	if p.thresholds == nil {
+		p.thresholds = map[string]int{}
+	}
+	p.thresholds[w[1]] = p.line
+	return nil
+}
+
+// finish checks what needs the whole text, and blames the line it concerns.
+func (p *policyParser) finish() error {
+	if p.p.version == 0 {
+		return fmt.Errorf("%w: no policy NAME version N", ErrMalformed)
+	}
+	for _, ends := range []map[string]ending{p.p.retired, p.p.compromised} {
+		for fp, e := range ends {
+			if _, ok := p.p.key(fp); !ok {
+				p.line = e.line
+				return fmt.Errorf("%w: no key line has the fingerprint %s", ErrMalformed, fp)
+			}
+		}
+	}
+	for _, role := range roles {
+		able := 0
+		for _, k := range p.p.keys {
+			if slices.Contains(k.Roles, role) {
+				able++
+			}
+		}
+		if n := p.p.thresholds[role]; n > able {
+			p.line = p.thresholds[role]
+			return fmt.Errorf("%w: threshold %s %d can never be met; keys with this role: %d", ErrMalformed, role, n, able)
+		}
+	}
+	return nil
+}
