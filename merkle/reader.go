@@ -42,7 +42,9 @@ const maxBuffer = 2 * GroupSize
 // it trusts: a body does not state what it proves. The length that the body
 // states must be set.Size().
 //
-// Exactly BodySize(set) bytes are read from r, so r may go on after the body.
+// Exactly BodySize(set) bytes are read from r, so r may go on after the body. A
+// caller to whom somebody stated the body's length compares it with BodySize:
+// the body of a set may begin like the body of a larger one.
 func NewBodyReader(r io.Reader, root Root, set LeafSet) *BodyReader {
 	b := newBodyReader(r, root, set, lps1)
 	if len(set.ranges) == 0 {

@@ -1,0 +1,505 @@
+package merkle_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"leafproof/merkle"
+)
+
+// TestBodyTwin: bodies and Bao slices of random sets are the twin's, byte for
+// byte, and what they give back is the blob's bytes at the set's places.
+func TestBodyTwin(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	for round := range 400 {
+		size := sizes[rng.IntN(len(sizes)-6)]
+		if rng.IntN(2) == 0 {
+			size = rng.IntN(200_000)
+		}
+		data := pattern(size, uint64(round))
+		ranges := randomRanges(rng, int64(size), 1+rng.IntN(6))
+		set := leaves(t, int64(size), ranges...)
+		got := body(t, data, set)
+		if want := twinBody(data, 16, twinLeaves(size, ranges)); !bytes.Equal(got, want) {
+			t.Fatalf("round %d: the body of %v of %d bytes differs from the twin's", round, ranges, size)
+		}
+		if int64(len(got)) != merkle.BodySize(set) {
+			t.Fatalf("round %d: BodySize = %d, want %d", round, merkle.BodySize(set), len(got))
+		}
+		more := strings.NewReader("more")
+		r := merkle.NewBodyReader(io.MultiReader(iotest.OneByteReader(bytes.NewReader(got)), more), merkle.Sum(data), set)
+		pieces, err := drain(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPieces(t, pieces, data, set.Bytes())
+		if r.SizeProven() != set.HasLast() {
+			t.Errorf("SizeProven = %v with %v of %d bytes", r.SizeProven(), set.Ranges(), size)
+		}
+		if more.Len() != 4 {
+			t.Fatalf("%d bytes after the body were read", 4-more.Len())
+		}
+
+		off, n := ranges[0].Start, ranges[0].End-ranges[0].Start
+		var w bytes.Buffer
+		if err := merkle.WriteBao(&w, tree(t, data), bytes.NewReader(data), off, n); err != nil {
+			t.Fatal(err)
+		}
+		if want := twinBody(data, 1, twinLeaves(size, ranges[:1])); !bytes.Equal(w.Bytes(), want) {
+			t.Fatalf("round %d: the Bao slice of %v of %d bytes differs from the twin's", round, ranges[0], size)
+		}
+	}
+}
+
+// TestBodyExact: a reader that can give more than the body is not asked for it,
+// and one that fails after it is not noticed.
+func TestBodyExact(t *testing.T) {
+	data := pattern(100_000, 1)
+	set := leaves(t, 100_000, merkle.Range{Start: 5000, End: 70_000})
+	b := body(t, data, set)
+	rest := bytes.NewReader(append(bytes.Clone(b), make([]byte, 100_000)...))
+	if _, err := drain(merkle.NewBodyReader(rest, merkle.Sum(data), set)); err != nil {
+		t.Fatal(err)
+	}
+	if rest.Len() != 100_000 {
+		t.Errorf("%d bytes after the body were read", 100_000-rest.Len())
+	}
+}
+
+// TestBodySizes: the sizes that the design states.
+func TestBodySizes(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int64
+		r    merkle.Range
+		last bool
+		want int64
+	}{
+		"one leaf of 1 MiB":                {1 << 20, merkle.Range{Start: 0, End: 1024}, false, 1672},
+		"one leaf of 1 GiB":                {1 << 30, merkle.Range{Start: 1 << 29, End: 1<<29 + 1024}, false, 2312},
+		"one leaf of 1 GiB, its last too":  {1 << 30, merkle.Range{Start: 0, End: 1024}, true, 4552},
+		"one leaf of 1 TiB":                {1 << 40, merkle.Range{Start: 0, End: 1024}, false, 2952},
+		"all of 1 GiB":                     {1 << 30, merkle.Range{Start: 0, End: 1 << 30}, false, 8 + 1<<30 + 64*65535},
+		"all of nothing":                   {0, merkle.Range{}, false, 8},
+		"all of the most that can be said": {math.MaxInt64, merkle.Range{Start: 0, End: math.MaxInt64}, false, math.MaxInt64},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := leaves(t, test.size, test.r)
+			if test.last {
+				set = set.WithLast()
+			}
+			if got := merkle.BodySize(set); got != test.want {
+				t.Errorf("BodySize = %d, want %d", got, test.want)
+			}
+		})
+	}
+	if got := merkle.BodySize(merkle.LeafSet{}); got != 0 {
+		t.Errorf("BodySize of no set = %d", got)
+	}
+}
+
+// flips are the blobs and sets whose every bit is flipped.
+var flips = map[string]struct {
+	size   int
+	ranges []merkle.Range
+}{
+	"empty":         {0, []merkle.Range{{}}},
+	"one byte":      {1, []merkle.Range{{Start: 0, End: 1}}},
+	"one leaf":      {1024, []merkle.Range{{Start: 0, End: 1}}},
+	"inner leaf":    {5000, []merkle.Range{{Start: 1024, End: 2048}}},
+	"last leaf":     {4097, []merkle.Range{{Start: 4096, End: 4097}}},
+	"two leaves":    {40_000, []merkle.Range{{Start: 3000, End: 3001}, {Start: 20_000, End: 20_001}}},
+	"beside groups": {33_000, []merkle.Range{{Start: 32_768, End: 33_000}}},
+}
+
+// TestBodyFlips: a body with any one bit flipped, cut anywhere, or read with
+// another root or set, is refused, and gives nothing wrong before that.
+func TestBodyFlips(t *testing.T) {
+	for name, test := range flips {
+		t.Run(name, func(t *testing.T) {
+			data := pattern(test.size, 9)
+			root := merkle.Sum(data)
+			set := leaves(t, int64(test.size), test.ranges...)
+			good := body(t, data, set)
+			check := func(what string, b []byte, root merkle.Root, set merkle.LeafSet, want error) {
+				t.Helper()
+				pieces, err := drain(merkle.NewBodyReader(bytes.NewReader(b), root, set))
+				if !errors.Is(err, want) {
+					t.Fatalf("%s: error = %v, want %v", what, err, want)
+				}
+				for _, p := range pieces {
+					if !bytes.Equal(p.p, data[p.offset:][:len(p.p)]) {
+						t.Fatalf("%s: wrong bytes came before the error", what)
+					}
+				}
+			}
+			for i := range 8 * len(good) {
+				bad := bytes.Clone(good)
+				bad[i/8] ^= 1 << (i % 8)
+				want := merkle.ErrMismatch
+				if i == 63 { // the length's top bit: no length at all
+					want = merkle.ErrMalformed
+				}
+				check(fmt.Sprintf("bit %d flipped", i), bad, root, set, want)
+			}
+			for n := range good {
+				check(fmt.Sprintf("cut to %d", n), good[:n], root, set, merkle.ErrMalformed)
+			}
+			check("another root", good, merkle.Sum([]byte("x")), set, merkle.ErrMismatch)
+			check("another size", good, root, leaves(t, int64(test.size)+1, test.ranges...), merkle.ErrMismatch)
+			check("no set", good, root, merkle.LeafSet{}, merkle.ErrRange)
+			if test.size > 3072 {
+				other := leaves(t, int64(test.size), merkle.Range{Start: 3072, End: 3073})
+				if _, err := drain(merkle.NewBodyReader(bytes.NewReader(good), root, other)); err == nil {
+					t.Errorf("the body was accepted for another set")
+				}
+			}
+		})
+	}
+}
+
+// TestSliceFlips: a detached file with any one bit flipped, cut anywhere or with
+// something after it is refused, its head included.
+func TestSliceFlips(t *testing.T) {
+	for name, test := range flips {
+		t.Run(name, func(t *testing.T) {
+			data := pattern(test.size, 9)
+			root := merkle.Sum(data)
+			good := slice(t, data, true, test.ranges...)
+			for i := range 8 * len(good) {
+				bad := bytes.Clone(good)
+				bad[i/8] ^= 1 << (i % 8)
+				if s, err := readSlice(bad, root); err == nil {
+					t.Fatalf("bit %d flipped: accepted as %v", i, s.Ranges())
+				} else if !errors.Is(err, merkle.ErrMismatch) && !errors.Is(err, merkle.ErrMalformed) {
+					t.Fatalf("bit %d flipped: error = %v", i, err)
+				}
+			}
+			for n := range good {
+				if _, err := readSlice(good[:n], root); !errors.Is(err, merkle.ErrMalformed) {
+					t.Fatalf("cut to %d bytes: error = %v", n, err)
+				}
+			}
+			if _, err := readSlice(append(good, 0), root); !errors.Is(err, merkle.ErrMalformed) {
+				t.Errorf("with a byte after it: error = %v", err)
+			}
+			if _, err := readSlice(good, merkle.Sum([]byte("x"))); !errors.Is(err, merkle.ErrMismatch) {
+				t.Errorf("under another root: error = %v", err)
+			}
+		})
+	}
+}
+
+func readSlice(b []byte, root merkle.Root) (*merkle.SliceReader, error) {
+	s, err := merkle.NewSliceReader(bytes.NewReader(b), root)
+	if err != nil {
+		return nil, err
+	}
+	_, err = drain(s)
+	return s, err
+}
+
+// TestSlice: random detached files give the bytes asked for, prove the size
+// when they should, and not before the end.
+func TestSlice(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for round := range 300 {
+		size := int64(rng.IntN(150_000))
+		data := pattern(int(size), uint64(round))
+		ranges := randomRanges(rng, size, 1+rng.IntN(6))
+		last := rng.IntN(2) == 0
+		asked := leaves(t, size, ranges...)
+		s, err := merkle.NewSliceReader(bytes.NewReader(slice(t, data, last, ranges...)), merkle.Sum(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.SizeProven() {
+			t.Error("the size is proven before anything was read")
+		}
+		if !slices.Equal(s.Ranges(), asked.Ranges()) || s.Size() != size {
+			t.Errorf("Ranges = %v, Size = %d, want %v, %d", s.Ranges(), s.Size(), asked.Ranges(), size)
+		}
+		pieces, err := drain(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPieces(t, pieces, data, asked.Bytes())
+		if want := last || asked.HasLast(); s.SizeProven() != want {
+			t.Errorf("round %d: SizeProven = %v, want %v", round, s.SizeProven(), want)
+		}
+	}
+}
+
+// TestSliceHeads: every way in which a head can be wrong. The good head asks for
+// leaves 1:2 and 3:4 of 5,000 bytes.
+func TestSliceHeads(t *testing.T) {
+	data := pattern(5000, 2)
+	root := merkle.Sum(data)
+	good := slice(t, data, false, merkle.Range{Start: 1024, End: 1025}, merkle.Range{Start: 3072, End: 3073})
+	const head = "lps1\x00\x02\x01\x00\x01\x00"
+	rest, ok := strings.CutPrefix(string(good), head)
+	if !ok {
+		t.Fatalf("the good head is %x", good[:12])
+	}
+	all := string(body(t, data, leaves(t, 5000, merkle.Range{Start: 0, End: 5000})))
+	for name, in := range map[string]string{
+		"nothing":                   "",
+		"another magic":             "lps2\x00\x02\x01\x00\x01\x00" + rest,
+		"unknown flag":              "lps1\x02\x02\x01\x00\x01\x00" + rest,
+		"high flag":                 "lps1\x80\x02\x01\x00\x01\x00" + rest,
+		"no range":                  "lps1\x00\x00" + rest,
+		"one range less":            "lps1\x00\x01\x01\x00" + rest,
+		"touching ranges":           "lps1\x00\x02\x01\x00\x00\x00" + rest,
+		"long varint, count":        "lps1\x00\x82\x00\x01\x00\x01\x00" + rest,
+		"long varint, gap":          "lps1\x00\x02\x81\x00\x00\x01\x00" + rest,
+		"long varint, zero":         "lps1\x00\x02\x01\x80\x00\x01\x00" + rest,
+		"endless varint":            "lps1\x00\x02\x01" + strings.Repeat("\xff", 11) + rest,
+		"ten byte varint":           "lps1\x00\x02\x01" + strings.Repeat("\xff", 9) + "\x01" + rest,
+		"past the last leaf":        "lps1\x00\x02\x01\x00\x01\x02" + rest,
+		"far past the last leaf":    "lps1\x00\x02\x01\x00\xff\xff\xff\xff\xff\xff\xff\x0f\x00" + rest,
+		"sum beyond every leaf":     "lps1\x00\x02\xff\xff\xff\xff\xff\xff\xff\x0f\xff\xff\xff\xff\xff\xff\xff\x0f\x01\x00" + rest,
+		"announces too many":        "lps1\x00\xff\xff\xff\xff\xff\xff\xff\x0f",
+		"announces many":            "lps1\x00\x80\x80\x40\x01\x00",
+		"last added, already there": "lps1\x01\x01\x00\x04" + all,
+		"length cut":                head + rest[:7],
+		"length too large":          head + strings.Repeat("\xff", 8) + rest[8:],
+		"other range":               "lps1\x00\x02\x00\x00\x02\x00" + rest,
+		"bytes after it":            string(good) + "\x00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := readSlice([]byte(in), root)
+			if err == nil {
+				t.Fatalf("accepted as %v", s.Ranges())
+			}
+			want := merkle.ErrMalformed
+			if name == "other range" {
+				want = merkle.ErrMismatch
+			}
+			if !errors.Is(err, want) && name != "one range less" {
+				t.Errorf("error = %v, want %v", err, want)
+			}
+		})
+	}
+	if _, err := readSlice([]byte("lps1\x00\x01\x00\x04"+all), root); err != nil {
+		t.Errorf("all leaves without the flag: %v", err)
+	}
+}
+
+// TestForgedLengths is why a length is a claim: an excerpt without the last leaf
+// is accepted under many lengths, and never says that one is proven. With the
+// last leaf only the true length is accepted.
+func TestForgedLengths(t *testing.T) {
+	const size = 5000
+	data := pattern(size, 4)
+	root := merkle.Sum(data)
+	for name, last := range map[string]bool{"without the last leaf": false, "with it": true} {
+		t.Run(name, func(t *testing.T) {
+			good := slice(t, data, last, merkle.Range{Start: 0, End: 1024})
+			const at = 8 // lps1, flags, one range, 0, 0
+			accepted := 0
+			for forged := range 70_000 {
+				b := bytes.Clone(good)
+				b[at], b[at+1], b[at+2] = byte(forged), byte(forged>>8), byte(forged>>16)
+				s, err := readSlice(b, root)
+				if err != nil {
+					if s != nil && s.SizeProven() {
+						t.Fatalf("length %d is refused but proven", forged)
+					}
+					continue
+				}
+				accepted++
+				if s.Size() != int64(forged) || s.SizeProven() != last {
+					t.Fatalf("length %d: Size = %d, SizeProven = %v", forged, s.Size(), s.SizeProven())
+				}
+				if last && forged != size {
+					t.Fatalf("length %d is accepted and proven", forged)
+				}
+			}
+			t.Logf("%d lengths are accepted", accepted)
+			if last != (accepted == 1) {
+				t.Errorf("%d lengths are accepted", accepted)
+			}
+		})
+	}
+}
+
+// TestEmptyBlob: the empty blob is verified like any other.
+func TestEmptyBlob(t *testing.T) {
+	root := merkle.Sum(nil)
+	set := leaves(t, 0, merkle.Range{})
+	zeros := make([]byte, 8)
+	r := merkle.NewBodyReader(bytes.NewReader(zeros), root, set)
+	if pieces, err := drain(r); err != nil || len(pieces) != 0 || !r.SizeProven() {
+		t.Errorf("body: %d pieces, %v, SizeProven %v", len(pieces), err, r.SizeProven())
+	}
+	wrong := merkle.Sum([]byte{0})
+	if _, err := drain(merkle.NewBodyReader(bytes.NewReader(zeros), wrong, set)); !errors.Is(err, merkle.ErrMismatch) {
+		t.Errorf("body under a wrong root: %v", err)
+	}
+	for _, last := range []bool{false, true} {
+		file := slice(t, nil, last, merkle.Range{Start: 100, End: 200})
+		if s, err := readSlice(file, root); err != nil || !s.SizeProven() || s.Size() != 0 {
+			t.Errorf("slice: %v", err)
+		}
+		if _, err := readSlice(file, wrong); !errors.Is(err, merkle.ErrMismatch) {
+			t.Errorf("slice under a wrong root: %v", err)
+		}
+	}
+	bao, err := merkle.NewBaoReader(bytes.NewReader(zeros), wrong, 0, 0)
+	if err == nil {
+		_, err = drain(bao)
+	}
+	if !errors.Is(err, merkle.ErrMismatch) {
+		t.Errorf("Bao slice under a wrong root: %v", err)
+	}
+}
+
+// TestBaoTraps: the cases in which a known Bao implementation accepts anything.
+func TestBaoTraps(t *testing.T) {
+	data := pattern(5000, 1)
+	wrong := merkle.Sum([]byte("wrong"))
+	huge := []byte{0, 0, 0, 0, 0, 0, 0, 0x10}
+	if r, err := merkle.NewBaoReader(bytes.NewReader(huge), wrong, 0, 0); err == nil {
+		if _, err = drain(r); err == nil {
+			t.Error("a length of 2^60 and nothing else was accepted")
+		}
+	}
+	for _, r := range []merkle.Range{{Start: -1, End: 5}, {Start: 5, End: -1}, {Start: math.MinInt64, End: math.MinInt64}} {
+		if err := merkle.WriteBao(io.Discard, tree(t, data), bytes.NewReader(data), r.Start, r.End); !errors.Is(err, merkle.ErrRange) {
+			t.Errorf("WriteBao of %v: %v", r, err)
+		}
+		if _, err := merkle.NewBaoReader(bytes.NewReader(huge), wrong, r.Start, r.End); !errors.Is(err, merkle.ErrRange) {
+			t.Errorf("NewBaoReader of %v: %v", r, err)
+		}
+	}
+	var w bytes.Buffer
+	if err := merkle.WriteBao(&w, tree(t, data), bytes.NewReader(data), math.MaxInt64-11, 20); err != nil {
+		t.Fatal(err)
+	}
+	r, err := merkle.NewBaoReader(bytes.NewReader(w.Bytes()), merkle.Sum(data), math.MaxInt64-11, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces, err := drain(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkPieces(t, pieces, data, []merkle.Range{{Start: 4096, End: 5000}})
+	if _, err := merkle.NewBaoReader(bytes.NewReader(append(w.Bytes(), 0)), merkle.Sum(data), 0, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWriteRefuses: data, an outboard or a size that do not belong to the root
+// never make a proof, and what was written before that verifies nothing.
+func TestWriteRefuses(t *testing.T) {
+	data := pattern(100_000, 1)
+	root, nodes := build(t, data)
+	good := merkle.NewTree(root, 100_000, bytes.NewReader(nodes))
+	swapped := bytes.Clone(data)
+	swapped[50_000] ^= 1
+	badNodes := bytes.Clone(nodes)
+	badNodes[0] ^= 1
+	whole := merkle.Range{Start: 0, End: 100_000}
+	for name, test := range map[string]struct {
+		tree *merkle.Tree
+		data io.ReaderAt
+		r    merkle.Range
+		err  error
+	}{
+		"swapped data, whole":       {good, bytes.NewReader(swapped), whole, merkle.ErrMismatch},
+		"swapped data, its leaf":    {good, bytes.NewReader(swapped), merkle.Range{Start: 50_000, End: 50_001}, merkle.ErrMismatch},
+		"swapped data, same group":  {good, bytes.NewReader(swapped), merkle.Range{Start: 60_000, End: 60_001}, merkle.ErrMismatch},
+		"short data":                {good, bytes.NewReader(data[:99_999]), whole, merkle.ErrChanged},
+		"no data":                   {good, bytes.NewReader(nil), whole, merkle.ErrChanged},
+		"data that cannot be read":  {good, &broken{}, whole, errBroken},
+		"wrong node":                {merkle.NewTree(root, 100_000, bytes.NewReader(badNodes)), bytes.NewReader(data), whole, merkle.ErrMismatch},
+		"truncated outboard":        {merkle.NewTree(root, 100_000, bytes.NewReader(nodes[:40])), bytes.NewReader(data), whole, merkle.ErrMalformed},
+		"no outboard":               {merkle.NewTree(root, 100_000, nil), bytes.NewReader(data), whole, merkle.ErrMalformed},
+		"outboard cannot be read":   {merkle.NewTree(root, 100_000, &broken{}), bytes.NewReader(data), whole, errBroken},
+		"another root":              {merkle.NewTree(merkle.Sum(nil), 100_000, bytes.NewReader(nodes)), bytes.NewReader(data), whole, merkle.ErrMismatch},
+		"a range that is backwards": {good, bytes.NewReader(data), merkle.Range{Start: 9, End: 3}, merkle.ErrRange},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w bytes.Buffer
+			err := merkle.WriteSlice(&w, test.tree, test.data, []merkle.Range{test.r}, true)
+			if !errors.Is(err, test.err) {
+				t.Fatalf("error = %v, want %v", err, test.err)
+			}
+			if _, err := readSlice(w.Bytes(), root); err == nil {
+				t.Error("what was written verifies")
+			}
+			if err := merkle.WriteBao(io.Discard, test.tree, test.data, test.r.Start, test.r.End-test.r.Start); err == nil {
+				t.Error("a Bao slice was written")
+			}
+		})
+	}
+	// A change outside the groups that are read is none of this proof's business.
+	if err := merkle.WriteSlice(io.Discard, good, bytes.NewReader(swapped), []merkle.Range{{Start: 0, End: 1}}, true); err != nil {
+		t.Error(err)
+	}
+	set := leaves(t, 99_999, whole)
+	if err := merkle.WriteBody(io.Discard, good, bytes.NewReader(data), set); !errors.Is(err, merkle.ErrRange) {
+		t.Errorf("a set of another size: %v", err)
+	}
+	if err := merkle.WriteBody(io.Discard, good, bytes.NewReader(data), merkle.LeafSet{}); !errors.Is(err, merkle.ErrRange) {
+		t.Errorf("no set: %v", err)
+	}
+	if err := merkle.WriteBody(failingWriter{}, good, bytes.NewReader(data), leaves(t, 100_000, whole)); !errors.Is(err, errBroken) {
+		t.Errorf("a writer that fails: %v", err)
+	}
+}
+
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errBroken }
+
+// TestReadErrors: an error of the reader is no verdict on the proof.
+func TestReadErrors(t *testing.T) {
+	data := pattern(40_000, 1)
+	file := slice(t, data, true, merkle.Range{Start: 0, End: 20_000})
+	for n := range file {
+		in := io.MultiReader(bytes.NewReader(file[:n]), iotest.ErrReader(errBroken))
+		s, err := merkle.NewSliceReader(in, merkle.Sum(data))
+		if err == nil {
+			_, err = drain(s)
+		}
+		if !errors.Is(err, errBroken) || errors.Is(err, merkle.ErrMalformed) || errors.Is(err, merkle.ErrMismatch) {
+			t.Fatalf("a read error after %d bytes: %v", n, err)
+		}
+	}
+	in := io.MultiReader(bytes.NewReader(file), iotest.ErrReader(errBroken))
+	s, err := merkle.NewSliceReader(in, merkle.Sum(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := drain(s); !errors.Is(err, errBroken) {
+		t.Errorf("a read error after the file: %v", err)
+	}
+}
+
+// TestReaderMemory: the size that a proof claims costs no memory.
+func TestReaderMemory(t *testing.T) {
+	set := leaves(t, math.MaxInt64, merkle.Range{Start: 0, End: math.MaxInt64})
+	head := bytes.Repeat([]byte{0xff}, 8)
+	head[7] = 0x7f
+	in := append(head, make([]byte, 64)...)
+	res := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := drain(merkle.NewBodyReader(bytes.NewReader(in), merkle.Root{}, set)); !errors.Is(err, merkle.ErrMismatch) {
+				b.Fatal(err)
+			}
+		}
+	})
+	if n := res.AllocedBytesPerOp(); n > 64<<10 {
+		t.Errorf("a reader of a claimed 2^63-1 bytes takes %d bytes of memory", n)
+	}
+}
