@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""Verify an excerpt of a blob against its BLAKE3 root, with nothing but Python.
+
+usage: verify.py [--bao] [-o OUT] ROOT FILE [A:B]
+
+ROOT is the root in 64 lower-case hexadecimal digits, as b3sum prints it. FILE
+(- is standard input) is a detached slice file, which begins with "lps1", or else
+a Bao slice of the bytes A:B, as `bao slice` and `leafproof slice --bao` write
+it; --bao says so for the one blob size in 2^32 whose slices begin with "lps1"
+too. With A:B a detached slice file must hold exactly the leaves of those bytes.
+
+-o writes the verified bytes to OUT (- is standard output), once all of them are
+verified: those in A:B, or without it all leaves that the file was made for.
+
+exit status: 0 verified; 3 it does not match the root or is malformed; 64 usage;
+1 a file cannot be read or written.
+
+This is a second implementation, from the descriptions of BLAKE3, Bao and lps1
+alone. It is slow (about half a megabyte a second) and meant to be read.
+"""
+
+import sys
+
+LEAF = 1024
+GROUP = 16  # leaves
+
+# BLAKE3, from section 2 of its paper.
+
+IV = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,
+      0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
+PERMUTATION = (2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8)
+LANES = ((0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15),
+         (0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14))
+CHUNK_START, CHUNK_END, PARENT, ROOT = 1, 2, 4, 8
+MASK = 0xFFFFFFFF
+
+
+def compress(h, block, counter, flags):
+    """The compression function, cut to its first eight words."""
+    padded = block + bytes(64 - len(block))
+    m = [int.from_bytes(padded[i:i + 4], "little") for i in range(0, 64, 4)]
+    v = list(h) + list(IV[:4]) + [counter & MASK, counter >> 32, len(block), flags]
+    for _ in range(7):
+        for i, (a, b, c, d) in enumerate(LANES):
+            for word, r1, r2 in ((m[2 * i], 16, 12), (m[2 * i + 1], 8, 7)):
+                v[a] = (v[a] + v[b] + word) & MASK
+                x = v[d] ^ v[a]
+                v[d] = (x >> r1 | x << (32 - r1)) & MASK
+                v[c] = (v[c] + v[d]) & MASK
+                x = v[b] ^ v[c]
+                v[b] = (x >> r2 | x << (32 - r2)) & MASK
+        m = [m[i] for i in PERMUTATION]
+    return [v[i] ^ v[i + 8] for i in range(8)]
+
+
+def value_bytes(words):
+    return b"".join(w.to_bytes(4, "little") for w in words)
+
+
+def parent_value(both, root):
+    """The value of a parent: both is the 64 bytes of its children's values."""
+    return value_bytes(compress(IV, both, 0, PARENT | (ROOT if root else 0)))
+
+
+def leaf_value(data, number, root):
+    h, start = IV, CHUNK_START
+    while len(data) > 64:
+        h = compress(h, data[:64], number, start)
+        data, start = data[64:], 0
+    return value_bytes(compress(h, data, number, start | CHUNK_END | (ROOT if root else 0)))
+
+
+def left_leaves(n):
+    """Of n > 1 leaves the left child has the largest power of two below n."""
+    return 1 << ((n - 1).bit_length() - 1)
+
+
+def subtree_value(data, first, root):
+    """The value of the subtree of the bytes data, whose first leaf has a number."""
+    n = leaf_count(len(data))
+    if n == 1:
+        return leaf_value(data, first, root)
+    left = left_leaves(n)
+    return parent_value(subtree_value(data[:left * LEAF], first, False)
+                        + subtree_value(data[left * LEAF:], first + left, False), root)
+
+
+# Excerpts.
+
+class Refused(Exception):
+    """The file does not prove what it should."""
+
+
+def leaf_count(size):
+    return max(1, -(-size // LEAF))
+
+
+def leaves_of(size, start, end):
+    """The leaves of the bytes start:end, as one half-open range."""
+    last = leaf_count(size) - 1
+    first = min(start // LEAF, last)
+    if start == end:
+        return first, first + 1
+    return first, max(first, min((end - 1) // LEAF, last)) + 1
+
+
+class Reader:
+    """The bytes of the file, with an end that is an error."""
+
+    def __init__(self, f):
+        self.f = f
+
+    def take(self, n):
+        data = self.f.read(n)
+        if len(data) != n:
+            raise Refused("it is truncated")
+        return data
+
+    def varint(self):
+        """A minimal little-endian base-128 number below 2^63."""
+        n = shift = 0
+        while True:
+            c = self.take(1)[0]
+            n |= (c & 0x7F) << shift
+            if c < 0x80:
+                break
+            shift += 7
+            if shift > 56:
+                raise Refused("a number is too large")
+        if c == 0 and shift > 0:
+            raise Refused("a number is not in its shortest form")
+        return n
+
+    def size(self):
+        n = int.from_bytes(self.take(8), "little")
+        if n >= 1 << 63:
+            raise Refused("the length is no length")
+        return n
+
+
+def read_slice_head(r):
+    """The head of a detached slice file after its magic: size, ranges, set."""
+    flags = r.take(1)[0]
+    if flags > 1:
+        raise Refused("its flags are not of this version")
+    count = r.varint()
+    if not 1 <= count <= 1 << 20:
+        raise Refused("it has no range, or too many")
+    ranges, end = [], 0
+    for i in range(count):
+        gap, length = r.varint(), r.varint()
+        if i > 0 and gap == 0:
+            raise Refused("two of its ranges touch")
+        start = end + gap
+        end = start + length + 1
+        ranges.append((start, end))
+    size = r.size()
+    leaves = leaf_count(size)
+    if end > leaves:
+        raise Refused("a range ends past the last leaf")
+    selected = list(ranges)
+    if flags == 1:
+        if end == leaves:
+            raise Refused("its flags add the last leaf, which its ranges contain")
+        if end == leaves - 1:
+            selected[-1] = (selected[-1][0], leaves)
+        else:
+            selected.append((leaves - 1, leaves))
+    return size, ranges, selected
+
+
+class Walk:
+    """One pre-order walk over a proof. pieces are (offset, verified bytes)."""
+
+    def __init__(self, r, root, size, selected, unit):
+        self.r, self.size, self.selected, self.unit = r, size, selected, unit
+        self.pieces = []
+        self.proven = False
+        self.subtree(0, leaf_count(size), root, True, 0)
+
+    def subtree(self, lo, hi, want, is_root, at):
+        """Check the leaves lo:hi. Ranges before number at end before lo."""
+        while at < len(self.selected) and self.selected[at][1] <= lo:
+            at += 1
+        if at == len(self.selected) or self.selected[at][0] >= hi:
+            return
+        start, end = self.selected[at]
+        if hi - lo <= self.unit and start <= lo and hi <= end:
+            offset = lo * LEAF
+            data = self.r.take(min(hi * LEAF, self.size) - offset)
+            if subtree_value(data, lo, is_root) != want:
+                raise Refused("the %d bytes at %d do not match the root" % (len(data), offset))
+            self.pieces.append((offset, data))
+            self.proven = self.proven or hi == leaf_count(self.size)
+            return
+        both = self.r.take(64)
+        if parent_value(both, is_root) != want:
+            raise Refused("a node above byte %d does not match the root" % (lo * LEAF))
+        mid = lo + left_leaves(hi - lo)
+        self.subtree(lo, mid, both[:32], False, at)
+        self.subtree(mid, hi, both[32:], False, at)
+
+
+def verify(f, root, wanted, force_bao):
+    """Return the verified bytes wanted, the size, whether it is proven."""
+    r = Reader(f)
+    head = r.take(4)
+    if head == b"lps1" and not force_bao:
+        size, ranges, selected = read_slice_head(r)
+        if wanted is not None and ranges != [leaves_of(size, *wanted)]:
+            raise Refused("it holds the leaves %s, not those of the bytes %d:%d"
+                          % (" ".join("%d:%d" % x for x in ranges), *wanted))
+        unit = GROUP
+    elif wanted is None:
+        usage("a Bao slice does not say which bytes it holds: give A:B")
+    else:
+        size = int.from_bytes(head + r.take(4), "little")
+        if size >= 1 << 63:
+            raise Refused("the length is no length")
+        ranges = selected = [leaves_of(size, *wanted)]
+        unit = 1
+    walk = Walk(r, root, size, selected, unit)
+    if f.read(1):
+        raise Refused("bytes follow its end")
+    # A last leaf that only proves the size comes after all that was asked for.
+    start, end = wanted if wanted is not None else (0, ranges[-1][1] * LEAF)
+    out = [data[max(start - offset, 0):max(end - offset, 0)] for offset, data in walk.pieces]
+    return b"".join(out), size, walk.proven
+
+
+# The command.
+
+def usage(why):
+    sys.stderr.write("verify.py: %s\nusage: verify.py [--bao] [-o OUT] ROOT FILE [A:B]\n" % why)
+    sys.exit(64)
+
+
+def parse_args(args):
+    out, force_bao, rest = None, False, []
+    args = list(args)
+    while args:
+        arg = args.pop(0)
+        if arg == "-o":
+            if not args:
+                usage("-o needs a file")
+            out = args.pop(0)
+        elif arg == "--bao":
+            force_bao = True
+        elif arg in ("-h", "--help"):
+            sys.stdout.write(__doc__)
+            sys.exit(0)
+        elif arg.startswith("-") and arg != "-":
+            usage("unknown option %s" % arg)
+        else:
+            rest.append(arg)
+    if len(rest) not in (2, 3):
+        usage("a root and a file are needed")
+    if len(rest[0]) != 64 or set(rest[0]) - set("0123456789abcdef"):
+        usage("%r is not a root" % rest[0])
+    wanted = None
+    if len(rest) == 3:
+        a, colon, b = rest[2].partition(":")
+        if not (colon and a.isascii() and a.isdigit() and b.isascii() and b.isdigit()) or int(a) > int(b):
+            usage("%r is not a range A:B" % rest[2])
+        wanted = int(a), int(b)
+    return bytes.fromhex(rest[0]), rest[1], wanted, out, force_bao
+
+
+def main(args):
+    root, name, wanted, out, force_bao = parse_args(args)
+    try:
+        if name == "-":
+            data, size, proven = verify(sys.stdin.buffer, root, wanted, force_bao)
+        else:
+            with open(name, "rb") as f:
+                data, size, proven = verify(f, root, wanted, force_bao)
+    except Refused as e:
+        sys.stderr.write("verify.py: %s: refused: %s\n" % (name, e))
+        return 3
+    except OSError as e:
+        sys.stderr.write("verify.py: %s: %s\n" % (name, e.strerror or e))
+        return 1
+    try:
+        if out == "-":
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        elif out is not None:
+            with open(out, "wb") as f:
+                f.write(data)
+        report = sys.stderr if out == "-" else sys.stdout
+        report.write("%d bytes verified; size %d, %s\n"
+                     % (len(data), size, "proven" if proven else "not proven"))
+        report.flush()
+    except OSError as e:
+        sys.stderr.write("verify.py: %s: %s\n" % (out or "standard output", e.strerror or e))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
