@@ -12,6 +12,9 @@ const (
 	AssuranceProven   = "proven"   // follows from the proof and the signed roots
 )
 
+// OrderDocument is the order of records in the original bytes.
+const OrderDocument = "document"
+
 // SourceVersion says which state of which source was captured.
 type SourceVersion struct {
 	SourceID   *string `json:"source_id"`
@@ -23,15 +26,15 @@ type SourceVersion struct {
 type Omission struct {
 	What   map[string]any `json:"what"`
 	Reason string         `json:"reason"`
-	Detail string         `json:"detail,omitempty"`
+	Detail *string        `json:"detail"`
 }
 
 // Redaction is a field that the producer removed or masked.
 type Redaction struct {
-	Path    string `json:"path"`
-	Records *int64 `json:"records"`
-	Method  string `json:"method,omitempty"`
-	Reason  string `json:"reason"`
+	Path    string  `json:"path"`
+	Records *int64  `json:"records"` // how many records were changed; null: not stated
+	Method  *string `json:"method"`
+	Reason  string  `json:"reason"`
 }
 
 // Capture is the capture's completeness as the manifest states it.
@@ -62,11 +65,11 @@ type Answer struct {
 	Order            string          `json:"order"`
 	RecordsTotal     int64           `json:"records_total"`
 	Examined         Examined        `json:"examined"`
-	Matched          *int64          `json:"matched,omitempty"`        // exact; only when every record was examined
+	Matched          *int64          `json:"matched,omitempty"`        // exact: every record was examined
 	MatchedSoFar     *int64          `json:"matched_so_far,omitempty"` // otherwise
-	Returned         int64           `json:"returned"`
+	Returned         int64           `json:"returned"`                 // by this page
 	Undecidable      int64           `json:"undecidable"`
-	UndecidableSpans []Span          `json:"undecidable_spans"` // the first 16 of this call
+	UndecidableSpans []Span          `json:"undecidable_spans"` // the first 16 of this page
 	Stop             string          `json:"stop"`
 	More             string          `json:"more"`
 	Completeness     Capture         `json:"capture_completeness"`
@@ -74,15 +77,22 @@ type Answer struct {
 	Assurance        string          `json:"assurance"`
 	Cursor           string          `json:"cursor,omitempty"`
 	Conclusion       string          `json:"conclusion"`
-	Where            *Where          `json:"-"` // for Conclude: which field was asked about
+	Where            *Where          `json:"-"` // for Conclude: the field that was asked about; nil for a read by position
 }
 
-// OrderDocument is the order of records in the original bytes.
-const OrderDocument = "document"
-
-// Fill copies what a scan did into the answer.
-func (a *Answer) Fill(s Scan) {}
-
-// Conclude sets Conclusion to the strongest sentence that the other fields
-// justify. One that begins with "no_conclusion" says that nothing follows.
-func (a *Answer) Conclude() {}
+// Fill copies what a scan did into the answer. Counts are those since the
+// beginning of the first page, Returned and UndecidableSpans those of this one.
+func (a *Answer) Fill(s Scan) {
+	p := s.Position
+	a.Examined = Examined{Records: p.Examined, Bytes: p.Bytes, Ranges: [][2]int64{}}
+	for _, r := range s.Ranges {
+		a.Examined.Ranges = append(a.Examined.Ranges, [2]int64{r.Start, r.End})
+	}
+	a.Matched, a.MatchedSoFar = nil, new(p.Matched)
+	if s.Stop == StopComplete {
+		a.Matched, a.MatchedSoFar = a.MatchedSoFar, nil
+	}
+	a.Returned, a.Undecidable = s.Returned, p.Undecidable
+	a.UndecidableSpans = append([]Span{}, s.Undecidable...)
+	a.Stop, a.More = s.Stop, s.More
+}

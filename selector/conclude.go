@@ -1,0 +1,200 @@
+package selector
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// noConclusion begins every conclusion that says that nothing follows.
+const noConclusion = "no_conclusion: "
+
+// Conclude sets Conclusion to the strongest sentence that the other fields
+// justify. One that begins with "no_conclusion" says that nothing follows about
+// what was asked: an empty result without a complete scan, or one that
+// undecidable records could change.
+func (a *Answer) Conclude() {
+	if a.Where == nil {
+		a.Conclusion = a.concludeRange()
+		return
+	}
+	matched := a.matched()
+	switch {
+	case a.Stop == StopComplete && a.redaction() != nil:
+		a.Conclusion = a.concludeRedacted()
+	case a.Stop != StopComplete && matched == 0:
+		a.Conclusion = noConclusion + "no record matched so far, but " + a.stopped() + ". " + a.goOn()
+	case a.Stop != StopComplete:
+		a.Conclusion = fmt.Sprintf("At least %s matched%s: %s. %s", count(matched, "record"), a.within(), a.stopped(), a.goOn())
+	case matched == 0 && a.Undecidable > 0:
+		a.Conclusion = fmt.Sprintf("%sno decidable record matched%s in a completed scan of %s, but %d undecidable; whether those match is not known.",
+			noConclusion, a.within(), count(a.Examined.Records, "record"), a.Undecidable)
+	case matched == 0:
+		a.Conclusion = fmt.Sprintf("No record matched%s after a completed scan of %s; 0 undecidable.", a.within(), count(a.Examined.Records, "record"))
+	case a.Undecidable > 0:
+		a.Conclusion = fmt.Sprintf("At least %s matched%s in a completed scan of %s; %d undecidable, so the number is not exact.",
+			count(matched, "record"), a.within(), count(a.Examined.Records, "record"), a.Undecidable)
+	default:
+		a.Conclusion = fmt.Sprintf("Exactly %s matched%s in a completed scan of %s; 0 undecidable.",
+			count(matched, "record"), a.within(), count(a.Examined.Records, "record"))
+	}
+	a.Conclusion += a.beyond()
+}
+
+// matched is what was counted, exact or so far.
+func (a *Answer) matched() int64 {
+	switch {
+	case a.Matched != nil:
+		return *a.Matched
+	case a.MatchedSoFar != nil:
+		return *a.MatchedSoFar
+	}
+	return 0
+}
+
+func count(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// stopped says where and why a scan ended early.
+func (a *Answer) stopped() string {
+	why := map[string]string{
+		StopPageLimit: "this is only the first part of the result: the page is full",
+		StopByteLimit: "this is only the first part of the result: the page has its bytes",
+		StopBudget:    "the scan used up its budget",
+		StopDeadline:  "the scan ran into its deadline",
+		StopCancelled: "the scan was cancelled",
+		StopError:     "the scan failed",
+	}[a.Stop]
+	if why == "" {
+		why = "the scan did not complete"
+	}
+	return fmt.Sprintf("%s after %d of %s", why, a.Examined.Records, count(a.RecordsTotal, "record"))
+}
+
+// goOn says what the rest may hold.
+func (a *Answer) goOn() string {
+	left := a.RecordsTotal - a.Examined.Records
+	if a.More == MoreYes {
+		return fmt.Sprintf("More match among the other %d; the cursor goes on there.", left)
+	}
+	return fmt.Sprintf("Whether any of the other %d match is not known.", left)
+}
+
+// within names the coverage that was captured.
+func (a *Answer) within() string {
+	if text := coverageText(a.Completeness.Coverage); text != "" {
+		return " in the captured coverage (" + text + ")"
+	}
+	return " in the captured records (their coverage is not declared)"
+}
+
+// beyond says what the capture lacks, where it lacks something.
+func (a *Answer) beyond() string {
+	c := a.Completeness
+	switch {
+	case len(c.Omissions) > 0:
+		var list []string
+		for _, o := range c.Omissions {
+			list = append(list, fmt.Sprintf("%s (%s)", orElse(coverageText(o.What), "something"), orElse(o.Reason, "no reason given")))
+		}
+		return " Not captured: " + join(list) + "; nothing follows about it."
+	case c.Status == "partial":
+		return " The capture is partial; nothing follows about what it lacks."
+	case c.Status != "complete":
+		return " Whether the capture is complete is not known."
+	}
+	return ""
+}
+
+// redaction is the redaction that hides the field asked about; nil if none does.
+func (a *Answer) redaction() *Redaction {
+	for i, r := range a.Completeness.Redactions {
+		if a.Where.WithRedactions([]string{r.Path}).redacted {
+			return &a.Completeness.Redactions[i]
+		}
+	}
+	return nil
+}
+
+func (a *Answer) concludeRedacted() string {
+	r := a.redaction()
+	return fmt.Sprintf("%sthe field %s is redacted in the artifact (%s), so none of %s examined can be decided; %d undecidable.",
+		noConclusion, orElse(r.Path, "that is the whole record"), orElse(r.Reason, "no reason given"), count(a.Examined.Records, "record"), a.Undecidable)
+}
+
+// concludeRange is the conclusion of a read by position.
+func (a *Answer) concludeRange() string {
+	if a.Stop != StopComplete {
+		return noConclusion + a.stopped() + "."
+	}
+	what := count(a.Examined.Bytes, "byte")
+	if len(a.Examined.Ranges) > 0 {
+		r := a.Examined.Ranges[0]
+		what = fmt.Sprintf("%s (%d to %d of %d)", count(a.Returned, "record"), r[0], r[1], a.RecordsTotal)
+	}
+	return what + " as captured; a read by position says nothing about the rest." + a.beyond()
+}
+
+// maxNamed is how many parts of a coverage or list a sentence names.
+const maxNamed = 8
+
+// coverageText writes a coverage as "region eu-west, window 04:00 to 04:10".
+func coverageText(m map[string]any) string {
+	var keys, list []string
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		list = append(list, k+" "+valueText(m[k]))
+	}
+	return join(list)
+}
+
+func join(list []string) string {
+	if n := len(list) - maxNamed; n > 0 {
+		list = append(list[:maxNamed:maxNamed], fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(list, ", ")
+}
+
+// valueText writes a value of a coverage for a sentence: quoted where it holds
+// anything but plain words, since it is data and not ours to speak.
+func valueText(v any) string {
+	s, ok := v.(string)
+	if !ok {
+		b, err := json.Marshal(v)
+		if err != nil {
+			return "?"
+		}
+		return short(string(b))
+	}
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" -_.:/+*", r)
+	}
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return strconv.Quote(short(s))
+	}
+	return short(s)
+}
+
+// short cuts a text for a sentence.
+func short(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:80]) + "…"
+	}
+	return s
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return short(s)
+}
