@@ -1,0 +1,182 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"leafproof/merkle"
+)
+
+// Batch is a group commit: the small blobs put into it become durable together,
+// in one pack, when [Batch.Commit] returns. Larger blobs are durable when their
+// Put returns. It buffers at most 16 MiB: when more is put, it writes a pack
+// early. It is safe for concurrent use.
+//
+// Blobs that were written, but whose batch was discarded, stay in the store
+// until a sweep finds that nobody refers to them.
+type Batch struct {
+	s      *Store
+	tenant Tenant
+
+	mu     sync.Mutex
+	closed bool
+	fresh  bool // the index was brought up to date once
+	w      packWriter
+}
+
+// Begin starts a batch. It must end in Commit or Discard.
+func (s *Store) Begin(_ context.Context, tenant Tenant) *Batch {
+	return &Batch{s: s, tenant: tenant}
+}
+
+// Put takes the bytes of r to their end. Memory is bounded whatever their
+// number. A blob that is in the store already is read back in full: if it is
+// sound nothing is written, if it is damaged it is written anew beside the
+// damaged one. place may be empty, for Auto.
+func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, error) {
+	if err := errors.Join(ctx.Err(), place.check()); err != nil {
+		return Info{}, &Error{Op: "put", Err: err}
+	}
+	if b.isClosed() {
+		return Info{}, &Error{Op: "put", Err: ErrClosed}
+	}
+	head := make([]byte, merkle.GroupSize+1)
+	n, err := io.ReadFull(r, head)
+	head = head[:n]
+	switch {
+	case err == nil: // more than one group
+		if place == Packed {
+			return Info{}, &Error{Op: "put", Err: fmt.Errorf("%w: packed is for at most %d bytes", ErrPlacement, merkle.GroupSize)}
+		}
+		return b.s.putWhole(ctx, b.tenant, head, r)
+	case err != io.EOF && err != io.ErrUnexpectedEOF:
+		return Info{}, &Error{Op: "put", Err: err}
+	}
+	return b.putSmall(ctx, head, place)
+}
+
+func (b *Batch) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// putSmall takes a blob of at most one group.
+func (b *Batch) putSmall(ctx context.Context, data []byte, place Placement) (Info, error) {
+	root := merkle.Sum(data)
+	info := Info{root, int64(len(data)), Packed}
+	fail := func(err error) (Info, error) {
+		return Info{}, &Error{Op: "put", Root: root, Err: err}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return fail(ErrClosed)
+	}
+	if _, ok := b.w.get(root); ok {
+		return info, nil
+	}
+	found, err := b.resident(ctx, root)
+	if err != nil {
+		return fail(err)
+	}
+	if found {
+		return info, nil
+	}
+	// It may lie in an object of its own. Listing for each small blob would
+	// cost more than a second copy of 16 KiB, so only a Whole asks.
+	if place == Whole {
+		return b.s.putWhole(ctx, b.tenant, data, nil)
+	}
+	b.w.add(root, data)
+	if b.w.size >= maxPending {
+		if err := b.flush(ctx); err != nil {
+			return fail(err)
+		}
+	}
+	return info, nil
+}
+
+// resident reports whether a sound copy of the blob is in a pack, and makes
+// sure that this pack is durable.
+func (b *Batch) resident(ctx context.Context, root merkle.Root) (bool, error) {
+	x := b.s.packsOf(b.tenant)
+	if !b.fresh {
+		// Once a batch: what other processes add later costs a second copy
+		// at most.
+		if err := x.refresh(ctx); err != nil {
+			return false, err
+		}
+		b.fresh = true
+	}
+	_, pack, err := x.read(ctx, root)
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil:
+		return false, nil // missing, or every copy damaged: write it
+	}
+	switch err := x.confirm(ctx, pack); {
+	case errors.Is(err, ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, nil
+}
+
+// flush writes what is buffered as one pack. On error the buffer is kept.
+func (b *Batch) flush(ctx context.Context) error {
+	if len(b.w.keys) == 0 {
+		return nil
+	}
+	if err := b.s.packsOf(b.tenant).write(ctx, &b.w); err != nil {
+		return err
+	}
+	b.w = packWriter{}
+	return nil
+}
+
+// Open is [Store.Open] that also sees what this batch holds.
+func (b *Batch) Open(ctx context.Context, root merkle.Root, size int64) (*Reader, error) {
+	b.mu.Lock()
+	data, ok := b.w.get(root)
+	b.mu.Unlock()
+	if !ok {
+		return b.s.Open(ctx, b.tenant, root, size)
+	}
+	if int64(len(data)) != size {
+		return nil, &Error{Op: "open", Root: root, Err: fmt.Errorf("%w: it has %d bytes, not %d", ErrCorrupt, len(data), size)}
+	}
+	return newMemoryReader(root, data), nil
+}
+
+// Commit makes everything put so far durable and ends the batch. After an error
+// it may be tried again.
+func (b *Batch) Commit(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return &Error{Op: "commit", Err: ErrClosed}
+	}
+	if err := ctx.Err(); err != nil {
+		return &Error{Op: "commit", Err: err}
+	}
+	if err := b.flush(ctx); err != nil {
+		return &Error{Op: "commit", Err: err}
+	}
+	b.closed = true
+	return nil
+}
+
+// Discard ends the batch and drops what is buffered; after Commit it does
+// nothing.
+func (b *Batch) Discard() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.w = true, packWriter{}
+	return nil
+}

@@ -1,0 +1,211 @@
+package cas
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"leafproof/merkle"
+)
+
+// Placement says how a blob is stored. It does not show in the blob's root or
+// in anything that is read back.
+type Placement string
+
+// The placements.
+const (
+	// Auto is Packed up to one group (16 KiB) and Whole above.
+	Auto Placement = "auto"
+	// Packed puts a blob of at most one group into a pack with others.
+	Packed Placement = "packed"
+	// Whole gives a blob one object, and one more for its outboard if it has
+	// more than one group.
+	Whole Placement = "whole"
+	// Chunked is not built yet; it is ErrPlacement.
+	Chunked Placement = "chunked"
+)
+
+// check returns ErrPlacement for all that a Put cannot do. The empty Placement
+// is Auto.
+func (p Placement) check() error {
+	switch p {
+	case "", Auto, Packed, Whole:
+		return nil
+	case Chunked:
+		return fmt.Errorf("%w: chunked is not supported yet; use auto, packed or whole", ErrPlacement)
+	}
+	return fmt.Errorf("%w: %q is not auto, packed or whole", ErrPlacement, string(p))
+}
+
+// Info describes a stored blob. Placement is where it lies now, Packed or
+// Whole: a blob that was there before stays where it was.
+type Info struct {
+	Root      merkle.Root
+	Size      int64 // bytes
+	Placement Placement
+}
+
+// DefaultCacheBytes is the room for verified bytes when Options asks for none.
+const DefaultCacheBytes = 16 << 20
+
+// Options adjusts a Store. The zero Options is a good one.
+type Options struct {
+	// CacheBytes bounds the verified bytes kept in memory for further reads:
+	// 0 is DefaultCacheBytes, a negative number is none.
+	CacheBytes int64
+}
+
+// Store keeps blobs on a Backend. It is safe for concurrent use; any number of
+// Stores, in any number of processes, may share what the Backend stands on.
+type Store struct {
+	b     Backend
+	cache *cache
+
+	mu    sync.Mutex
+	packs map[Tenant]*packs
+}
+
+// New returns a Store over b. It reads nothing yet: no damage of what is stored
+// stops a Store from opening.
+func New(b Backend, opts Options) *Store {
+	return &Store{
+		b:     b,
+		cache: newCache(cmp.Or(opts.CacheBytes, DefaultCacheBytes)),
+		packs: make(map[Tenant]*packs),
+	}
+}
+
+func (s *Store) packsOf(tenant Tenant) *packs {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.packs[tenant]
+	if x == nil {
+		x = newPacks(s.b, tenant)
+		s.packs[tenant] = x
+	}
+	return x
+}
+
+// Damaged returns the packs that were passed over so far because they could not
+// be read, ordered by name. Packs are looked at when a small blob is first
+// needed; [Store.Scan] looks at once.
+func (s *Store) Damaged() []Damage {
+	s.mu.Lock()
+	all := make([]*packs, 0, len(s.packs))
+	for _, x := range s.packs {
+		all = append(all, x)
+	}
+	s.mu.Unlock()
+	var out []Damage
+	for _, x := range all {
+		x.mu.RLock()
+		for name, err := range x.damaged {
+			out = append(out, Damage{name, err})
+		}
+		x.mu.RUnlock()
+	}
+	slices.SortFunc(out, func(a, b Damage) int { return a.Name.Compare(b.Name) })
+	return out
+}
+
+// Scan reads the footers of a tenant's packs that this Store has not seen.
+// Damaged ones are no error; see [Store.Damaged].
+func (s *Store) Scan(ctx context.Context, tenant Tenant) error {
+	return s.packsOf(tenant).refresh(ctx)
+}
+
+// Put stores the bytes of r and returns when they survive a crash. It is a
+// [Batch] of one.
+func (s *Store) Put(ctx context.Context, tenant Tenant, r io.Reader, place Placement) (Info, error) {
+	b := s.Begin(ctx, tenant)
+	defer b.Discard()
+	info, err := b.Put(ctx, r, place)
+	if err == nil {
+		err = b.Commit(ctx)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	return info, nil
+}
+
+// Open opens the blob with this root and size, which come from whoever vouches
+// for it. A blob that is not there is ErrNotFound; one that is there but
+// damaged, or of another size, is ErrCorrupt, here or at the first read that
+// meets the damage. When packs of the tenant are damaged, a blob that no other
+// pack has is ErrCorrupt too, and the error names a pack.
+func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size int64) (*Reader, error) {
+	fail := func(name Name, err error) (*Reader, error) {
+		return nil, &Error{Op: "open", Root: root, Name: name, Err: plain(err)}
+	}
+	if size < 0 {
+		return fail(Name{}, fmt.Errorf("%w: size %d", ErrRange, size))
+	}
+	if size > merkle.GroupSize {
+		r, err := s.openWhole(ctx, tenant, root, size)
+		if err != nil {
+			return fail(Name{}, err)
+		}
+		return r, nil
+	}
+	data, pack, err := s.readPacked(ctx, tenant, root)
+	if err == nil {
+		if int64(len(data)) != size {
+			return fail(pack, fmt.Errorf("%w: it has %d bytes, not %d", ErrCorrupt, len(data), size))
+		}
+		return newMemoryReader(root, data), nil
+	}
+	r, errWhole := s.openWhole(ctx, tenant, root, size)
+	switch {
+	case errWhole == nil:
+		return r, nil
+	case !errors.Is(errWhole, ErrNotFound):
+		return fail(Name{}, errWhole)
+	case !errors.Is(err, ErrNotFound):
+		return fail(pack, err)
+	}
+	if damaged := s.damagedOf(tenant); len(damaged) > 0 {
+		return fail(damaged[0], fmt.Errorf("%w: no readable object has it, and this pack (of %d that are damaged) may", ErrCorrupt, len(damaged)))
+	}
+	return fail(Name{}, ErrNotFound)
+}
+
+func (s *Store) damagedOf(tenant Tenant) []Name {
+	var names []Name
+	for _, d := range s.Damaged() {
+		if d.Name.Tenant == tenant {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// readPacked returns the verified bytes of a packed blob; a miss looks for
+// packs that other processes have added.
+func (s *Store) readPacked(ctx context.Context, tenant Tenant, root merkle.Root) ([]byte, Name, error) {
+	x := s.packsOf(tenant)
+	if err := x.load(ctx); err != nil {
+		return nil, Name{}, err
+	}
+	data, pack, err := x.read(ctx, root)
+	if err == nil || ctx.Err() != nil {
+		return data, pack, err
+	}
+	if err := x.refresh(ctx); err != nil {
+		return nil, Name{}, err
+	}
+	return x.read(ctx, root)
+}
+
+// plain strips one *Error of this package from err, so that messages do not
+// name the operation and the object twice when another one wraps it.
+func plain(err error) error {
+	if e, ok := err.(*Error); ok && e.Root.IsZero() && e.Name == (Name{}) {
+		return e.Err
+	}
+	return err
+}

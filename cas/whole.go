@@ -1,0 +1,219 @@
+package cas
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"leafproof/merkle"
+)
+
+const (
+	copyBuffers = 4         // in flight between reading and hashing
+	copySize    = 512 << 10 // bytes of each
+)
+
+// putWhole stores head followed by r (which may be nil) as an object of its
+// own. The bytes stream into an unfinished object while their outboard streams
+// into another; both get their names when the root is known: the data first,
+// so that an outboard without data never shows.
+func (s *Store) putWhole(ctx context.Context, tenant Tenant, head []byte, r io.Reader) (Info, error) {
+	in := io.Reader(bytes.NewReader(head))
+	if r != nil {
+		in = io.MultiReader(in, r)
+	}
+	data, err := NewStage(ctx, s.b, tenant)
+	if err != nil {
+		return Info{}, &Error{Op: "put", Err: plain(err)}
+	}
+	defer data.Discard()
+	nodes, err := NewStage(ctx, s.b, tenant)
+	if err != nil {
+		return Info{}, &Error{Op: "put", Err: plain(err)}
+	}
+	defer nodes.Discard()
+	root, size, err := ingest(ctx, in, data, nodes)
+	if err != nil {
+		return Info{}, &Error{Op: "put", Err: plain(err)}
+	}
+	err = s.settle(ctx, Name{Tenant: tenant, Kind: KindBlob, ID: root}, data, size, func(o Object) (bool, error) {
+		if o.Size() != size {
+			return false, nil
+		}
+		got, err := merkle.BuildAt(ctx, o, size, nil)
+		if errors.Is(err, merkle.ErrChanged) {
+			return false, nil
+		}
+		return got == root, err
+	})
+	if n := merkle.OutboardSize(size); err == nil && n > 0 {
+		err = s.settle(ctx, Name{Tenant: tenant, Kind: KindOutboard, ID: root}, nodes, n, func(o Object) (bool, error) {
+			return sameBytes(ctx, o, n, io.NewSectionReader(nodes, 0, n))
+		})
+	}
+	if err != nil {
+		return Info{}, &Error{Op: "put", Root: root, Err: plain(err)}
+	}
+	return Info{root, size, Whole}, nil
+}
+
+// settle gives a staged object its name. A resident object under that name that
+// passes the check stays; one that does not is superseded by the next
+// generation.
+func (s *Store) settle(ctx context.Context, name Name, stage Stage, size int64, check func(Object) (bool, error)) error {
+	resident, err := s.latest(ctx, name)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return stage.Commit(ctx, name, size)
+	case err != nil:
+		return err
+	}
+	sound, err := s.sound(ctx, resident, check)
+	switch {
+	case errors.Is(err, ErrNotFound): // deleted meanwhile: its name is free
+	case err != nil:
+		return err
+	case !sound && resident.Gen == math.MaxUint32:
+		return &Error{Op: "heal", Name: resident, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
+	case !sound:
+		resident.Gen++
+	}
+	// For a sound one this writes nothing: it makes sure that the name is
+	// durable, or puts the bytes back if it was deleted since the check.
+	return stage.Commit(ctx, resident, size)
+}
+
+// sound opens an object and checks it. An object that the backend cannot read
+// at all is not sound; only a context's end and a missing object are errors.
+func (s *Store) sound(ctx context.Context, name Name, check func(Object) (bool, error)) (bool, error) {
+	o, err := OpenObject(ctx, s.b, name)
+	if err == nil {
+		defer o.Close()
+		var ok bool
+		if ok, err = check(o); err == nil {
+			return ok, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	return false, nil
+}
+
+// latest returns the highest generation of a name, or ErrNotFound.
+func (s *Store) latest(ctx context.Context, name Name) (Name, error) {
+	last, found := Name{}, false
+	for n, err := range s.b.List(ctx, name.Tenant, name.Kind, name.ID[:]) {
+		if err != nil {
+			return Name{}, err
+		}
+		last, found = n, true
+	}
+	if !found {
+		return name, ErrNotFound
+	}
+	return last, nil
+}
+
+// ingest copies in to data and its outboard to nodes, and returns the root and
+// the size. One goroutine reads and writes, another hashes.
+func ingest(ctx context.Context, in io.Reader, data, nodes io.WriterAt) (merkle.Root, int64, error) {
+	builder := merkle.NewBuilder(nodes)
+	free, full := make(chan []byte, copyBuffers), make(chan []byte, copyBuffers)
+	failed := make(chan struct{}) // closed when hashing failed
+	hashed := make(chan error, 1)
+	for range copyBuffers {
+		free <- nil // made when first used: a small blob needs one
+	}
+	go func() {
+		var err error
+		for buf := range full {
+			if err == nil {
+				if _, err = builder.Write(buf); err != nil {
+					close(failed)
+				}
+			}
+			free <- buf
+		}
+		hashed <- err
+	}()
+
+	size, err := copyTo(ctx, in, data, free, full, failed)
+	close(full)
+	if e := <-hashed; err == nil {
+		err = e
+	}
+	if err != nil {
+		return merkle.Root{}, 0, err
+	}
+	root, err := builder.Seal()
+	return root, size, err
+}
+
+// copyTo reads in to its end into buffers from free, writes each to data and
+// hands it on to full.
+func copyTo(ctx context.Context, in io.Reader, data io.WriterAt, free <-chan []byte, full chan<- []byte, failed <-chan struct{}) (int64, error) {
+	var size int64
+	for {
+		var buf []byte
+		select {
+		case buf = <-free:
+		case <-failed:
+			return size, nil // the hashing goroutine has the reason
+		}
+		if err := ctx.Err(); err != nil {
+			return size, err
+		}
+		if buf == nil {
+			buf = make([]byte, copySize)
+		}
+		n, err := io.ReadFull(in, buf[:copySize])
+		if n > 0 {
+			if _, err := data.WriteAt(buf[:n], size); err != nil {
+				return size, err
+			}
+			size += int64(n)
+			full <- buf[:n]
+		}
+		switch {
+		case err == io.EOF, err == io.ErrUnexpectedEOF:
+			return size, nil
+		case err != nil:
+			return size, err
+		}
+	}
+}
+
+// sameBytes reports whether o holds exactly the size bytes of want.
+func sameBytes(ctx context.Context, o Object, size int64, want io.Reader) (bool, error) {
+	if o.Size() != size {
+		return false, nil
+	}
+	a, b := make([]byte, 64<<10), make([]byte, 64<<10)
+	for off := int64(0); off < size; {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		n := min(int64(len(a)), size-off)
+		if _, err := io.ReadFull(want, a[:n]); err != nil {
+			return false, err
+		}
+		if err := readFullAt(o, b[:n], off); err != nil {
+			if errors.Is(err, errShort) {
+				return false, nil
+			}
+			return false, err
+		}
+		if !bytes.Equal(a[:n], b[:n]) {
+			return false, nil
+		}
+		off += n
+	}
+	return true, nil
+}
