@@ -68,7 +68,8 @@ func open(t testing.TB, s *cas.Store, data []byte) *cas.Reader {
 	return r
 }
 
-// read reads a whole blob or returns the first error.
+// read reads a whole blob, then its groups one by one from the last to the
+// first, which needs every node of the outboard, or returns the first error.
 func read(t testing.TB, s *cas.Store, data []byte) error {
 	t.Helper()
 	r, err := s.Open(t.Context(), tenant, merkle.Sum(data), int64(len(data)))
@@ -88,6 +89,12 @@ func read(t testing.TB, s *cas.Store, data []byte) error {
 	}
 	if err == nil && n != len(data) {
 		t.Fatalf("ReadAt = %d of %d without an error", n, len(data))
+	}
+	for off := (len(data) - 1) / merkle.GroupSize * merkle.GroupSize; off > 0 && err == nil; off -= merkle.GroupSize {
+		p := got[:min(100, len(data)-off)]
+		if _, err = r.ReadAt(p, int64(off)); err == nil && !bytes.Equal(p, data[off:off+len(p)]) {
+			t.Fatalf("ReadAt(%d) returned other bytes", off)
+		}
 	}
 	return err
 }
