@@ -55,12 +55,16 @@ type scanner struct {
 // step is one level of nesting: a member's name, or an element's number.
 type step struct {
 	name  string
-	index int // −1 in an object
+	index int  // −1 for a member
+	open  bool // a member whose name is not read yet: the place is the object
 }
 
 func (s *scanner) fail(format string, args ...any) error {
 	var p strings.Builder
 	for _, step := range s.path {
+		if step.open {
+			break
+		}
 		p.WriteByte('/')
 		if step.index >= 0 {
 			p.WriteString(strconv.Itoa(step.index))
@@ -196,6 +200,8 @@ func (s *scanner) object() error {
 		return err
 	}
 	for first := true; ; first = false {
+		top := &s.path[len(s.path)-1]
+		top.open = true
 		if s.peek() != '"' {
 			return s.fail("a member without a name in quotes")
 		}
@@ -204,15 +210,15 @@ func (s *scanner) object() error {
 		if err != nil {
 			return err
 		}
-		top := &s.path[len(s.path)-1]
-		if !first && name <= top.name {
+		last := top.name
+		top.name, top.open = name, false
+		if !first && name <= last {
 			s.pos = at
-			if name == top.name {
+			if name == last {
 				return s.fail("the member %q stands twice", name)
 			}
 			return s.fail("the member %q is not in sorted order", name)
 		}
-		top.name = name
 		if s.peek() != ':' {
 			return s.fail("a name is not followed by a colon")
 		}

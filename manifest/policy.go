@@ -60,12 +60,16 @@ type Policy struct {
 }
 
 // NewPolicy makes version 1 of a policy that never expires, with the given keys.
+// No Tenants, or no Sources, mean all of them.
 func NewPolicy(name string, keys ...Key) (*Policy, error) {
 	p := &Policy{name: name, version: 1}
 	if err := CheckName(name); err != nil {
 		return nil, &Error{Op: "make a policy", Err: err}
 	}
 	for _, k := range keys {
+		if len(k.Tenants) == 0 {
+			k.Tenants = []string{"*"}
+		}
 		if len(k.Sources) == 0 {
 			k.Sources = []string{"*"}
 		}
