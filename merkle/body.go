@@ -62,12 +62,14 @@ func WriteBody(w io.Writer, t *Tree, data io.ReaderAt, set LeafSet) error {
 const (
 	maxWindow = 256 << 10 // bytes of the blob read at once
 	maxOut    = 64 << 10  // bytes gathered for one Write
+	nodeBlock = 4 << 10   // bytes of the outboard read at once
 )
 
 // bodyWriter is one body being written.
 type bodyWriter struct {
 	w     io.Writer
 	t     *Tree
+	nodes *nodeReader
 	set   LeafSet
 	shape shape
 	out   []byte // not yet written
@@ -90,8 +92,11 @@ func write(w io.Writer, t *Tree, data io.ReaderAt, set LeafSet, s shape, prefix 
 	if len(set.ranges) == 0 || set.size != t.size {
 		return &Error{"write proof", -1, fmt.Errorf("%w: a selection of %d bytes in a blob of %d", ErrRange, set.size, t.size)}
 	}
-	b := &bodyWriter{w: w, t: t, set: set, shape: s, data: data}
-	b.out = make([]byte, 0, min(int64(len(prefix))+s.size(set), maxOut+GroupSize))
+	block := min(nodeBlock, OutboardSize(t.size))
+	b := &bodyWriter{w: w, t: t, nodes: newNodeReader(t, int(block)), set: set, shape: s, data: data}
+	// The most that is gathered is a whole group cut into leaves after maxOut.
+	const most = maxOut + GroupSize + groupLeaves*parentSize
+	b.out = make([]byte, 0, min(int64(len(prefix))+s.size(set), most))
 	b.out = append(b.out, prefix...)
 	b.out = binary.LittleEndian.AppendUint64(b.out, uint64(t.size))
 	if err := b.loadEdge(); err != nil {
@@ -115,7 +120,7 @@ func (b *bodyWriter) loadEdge() error {
 	for i := len(b.edge) - 1; i >= 0; i-- {
 		e := &b.edge[i]
 		if i == len(b.edge)-1 {
-			c, err := b.t.value(e.lo, hi)
+			c, err := b.nodes.value(e.lo, hi)
 			if err != nil {
 				return err
 			}
@@ -123,7 +128,7 @@ func (b *bodyWriter) loadEdge() error {
 			continue
 		}
 		next := &b.edge[i+1]
-		left, err := b.t.value(e.lo, next.lo)
+		left, err := b.nodes.value(e.lo, next.lo)
 		if err != nil {
 			return err
 		}
@@ -143,7 +148,7 @@ func (b *bodyWriter) value(lo, hi int64) (cv, error) {
 			}
 		}
 	}
-	return b.t.value(lo, hi)
+	return b.nodes.value(lo, hi)
 }
 
 // subtree writes the leaves [lo, hi) after checking that their value is want.

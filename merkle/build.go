@@ -33,6 +33,9 @@ func BuildAt(ctx context.Context, r io.ReaderAt, size int64, nodes io.WriterAt) 
 	if size < 0 {
 		return Root{}, &Error{"build", -1, fmt.Errorf("%w: size %d", ErrRange, size)}
 	}
+	if size <= GroupSize {
+		return buildGroup(r, size)
+	}
 	// The builder itself takes the last task, complete or not: it knows how a
 	// blob ends.
 	b := &build{r: r, nodes: nodes, joined: NewBuilder(nodes), waiting: map[int64]cv{}}
@@ -45,15 +48,37 @@ func BuildAt(ctx context.Context, r io.ReaderAt, size int64, nodes io.WriterAt) 
 	if err := readFull(r, tail, off); err != nil {
 		return Root{}, err
 	}
-	if n, err := r.ReadAt(make([]byte, 1), size); n > 0 {
-		return Root{}, &Error{"read", size, fmt.Errorf("%w: it is longer than %d bytes", ErrChanged, size)}
-	} else if err != nil && !errors.Is(err, io.EOF) {
-		return Root{}, &Error{"read", size, err}
+	if err := checkEnd(r, size); err != nil {
+		return Root{}, err
 	}
 	if _, err := b.joined.Write(tail); err != nil {
 		return Root{}, err
 	}
 	return b.joined.Seal()
+}
+
+// buildGroup is BuildAt for a blob without an outboard.
+func buildGroup(r io.ReaderAt, size int64) (Root, error) {
+	p := make([]byte, size)
+	if err := readFull(r, p, 0); err != nil {
+		return Root{}, err
+	}
+	if err := checkEnd(r, size); err != nil {
+		return Root{}, err
+	}
+	return Sum(p), nil
+}
+
+// checkEnd checks that r has nothing from size on.
+func checkEnd(r io.ReaderAt, size int64) error {
+	n, err := r.ReadAt(make([]byte, 1), size)
+	switch {
+	case n > 0:
+		return &Error{"read", size, fmt.Errorf("%w: it is longer than %d bytes", ErrChanged, size)}
+	case err != nil && !errors.Is(err, io.EOF):
+		return &Error{"read", size, err}
+	}
+	return nil
 }
 
 // build is the state that the workers of one BuildAt share.

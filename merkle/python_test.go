@@ -51,7 +51,7 @@ func (v verifyPy) run(t *testing.T, file []byte, args ...string) (code int, stdo
 func TestPython(t *testing.T) {
 	v := newVerifyPy(t)
 	rng := rand.New(rand.NewPCG(9, 10))
-	for _, size := range []int64{0, 1, 1024, 1025, 16384, 16385, 40_000, 100_000} {
+	for _, size := range []int64{0, 1025, 16385, 40_000} {
 		data := pattern(int(size), uint64(size))
 		root := merkle.Sum(data).String()
 		for _, last := range []bool{false, true} {

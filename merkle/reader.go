@@ -9,7 +9,7 @@ import (
 )
 
 // BodyReader verifies a body while it reads it. Its memory is one buffer of
-// 32 KiB and a few values for each level of the tree, whatever the body says of
+// 64 KiB and a few values for each level of the tree, whatever the body says of
 // itself.
 type BodyReader struct {
 	r     io.Reader
@@ -35,7 +35,9 @@ type subtree struct {
 	root   bool
 }
 
-const maxBuffer = 2 * GroupSize
+// maxBuffer is a few groups, so that little is moved when a group straddles the
+// end of the buffer.
+const maxBuffer = 4 * GroupSize
 
 // NewBodyReader returns a BodyReader of the lps1 body in r that proves the
 // leaves of set under root. The set is the reader's own or comes from something
@@ -125,7 +127,7 @@ func (b *BodyReader) begin() error {
 
 func (b *BodyReader) push() {
 	b.begun = true
-	b.stack = append(make([]subtree, 0, 32), subtree{0, leafCount(b.set.size), getCV(b.root[:]), true})
+	b.stack = append(make([]subtree, 0, 8), subtree{0, leafCount(b.set.size), getCV(b.root[:]), true})
 }
 
 func (b *BodyReader) takeSize() (int64, error) {

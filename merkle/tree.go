@@ -51,7 +51,7 @@ func (t *Tree) VerifyGroups(first int64, data []byte) error {
 		int64(len(data)) != min((first+n)*GroupSize, t.size)-first*GroupSize {
 		return &Error{"verify", first * GroupSize, fmt.Errorf("%w: %d bytes from group %d on are not whole groups of %d bytes", ErrRange, len(data), first, t.size)}
 	}
-	v := verification{t, first, first + n, data}
+	v := verification{t, newNodeReader(t, nodeSize), first, first + n, data}
 	c, err := v.value(0, t.groups())
 	if err != nil {
 		return err
@@ -65,6 +65,7 @@ func (t *Tree) VerifyGroups(first int64, data []byte) error {
 // verification is one VerifyGroups.
 type verification struct {
 	t          *Tree
+	nodes      *nodeReader
 	first, end int64 // groups
 	data       []byte
 }
@@ -73,7 +74,7 @@ type verification struct {
 // they are, from the outboard elsewhere.
 func (v *verification) value(lo, hi int64) (cv, error) {
 	if hi <= v.first || lo >= v.end {
-		return v.t.value(lo, hi)
+		return v.nodes.value(lo, hi)
 	}
 	root := hi-lo == v.t.groups()
 	if hi-lo == 1 {
@@ -94,40 +95,67 @@ func (v *verification) value(lo, hi int64) (cv, error) {
 
 // value returns what the outboard says of the subtree of groups [lo, hi), which
 // is not the whole tree.
-func (t *Tree) value(lo, hi int64) (cv, error) {
-	if full := t.size / GroupSize; hi-lo == 1 || hi <= full && (hi-lo)&(hi-lo-1) == 0 {
+func (r *nodeReader) value(lo, hi int64) (cv, error) {
+	if full := r.t.size / GroupSize; hi-lo == 1 || hi <= full && (hi-lo)&(hi-lo-1) == 0 {
 		if hi > full {
-			return t.node(logSize(full))
+			return r.node(logSize(full))
 		}
-		return t.node(logIndex(hi, bits.TrailingZeros64(uint64(hi-lo))))
+		return r.node(logIndex(hi, bits.TrailingZeros64(uint64(hi-lo))))
 	}
 	// Only perfect subtrees are stored; one at the blob's end is made of them.
 	mid := lo + split(hi-lo)
-	left, err := t.value(lo, mid)
+	left, err := r.value(lo, mid)
 	if err != nil {
 		return cv{}, err
 	}
-	right, err := t.value(mid, hi)
+	right, err := r.value(mid, hi)
 	if err != nil {
 		return cv{}, err
 	}
 	return parentCV(&left, &right, false), nil
 }
 
-// node reads one node of the outboard.
-func (t *Tree) node(index int64) (cv, error) {
-	var b [nodeSize]byte
-	if t.nodes == nil {
-		return cv{}, &Error{"read outboard", index * nodeSize, fmt.Errorf("%w: there is none", ErrMalformed)}
+// nodeReader reads nodes of a tree's outboard for one operation. It reads whole
+// blocks of its buffer's size, for neighbours in the log are neighbours in the
+// tree.
+type nodeReader struct {
+	t    *Tree
+	buf  []byte // a multiple of nodeSize
+	have []byte // the valid start of buf
+	at   int64  // its offset in the outboard
+}
+
+func newNodeReader(t *Tree, block int) *nodeReader {
+	return &nodeReader{t: t, buf: make([]byte, block)}
+}
+
+// node returns one node.
+func (r *nodeReader) node(index int64) (cv, error) {
+	off := index * nodeSize
+	if off < r.at || off+nodeSize > r.at+int64(len(r.have)) {
+		if err := r.load(off); err != nil {
+			return cv{}, &Error{"read outboard", off, err}
+		}
 	}
-	n, err := t.nodes.ReadAt(b[:], index*nodeSize)
-	switch {
-	case n == nodeSize:
-		return getCV(b[:]), nil
-	case err == nil || errors.Is(err, io.EOF):
-		err = fmt.Errorf("%w: the outboard is truncated", ErrMalformed)
+	return getCV(r.have[off-r.at:]), nil
+}
+
+// load reads the block that holds the node at off.
+func (r *nodeReader) load(off int64) error {
+	r.have = nil
+	if r.t.nodes == nil {
+		return fmt.Errorf("%w: there is none", ErrMalformed)
 	}
-	return cv{}, &Error{"read outboard", index * nodeSize, err}
+	r.at = off - off%int64(len(r.buf))
+	n, err := r.t.nodes.ReadAt(r.buf, r.at)
+	if int64(n) >= off-r.at+nodeSize {
+		r.have = r.buf[:n]
+		return nil
+	}
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("%w: the outboard is truncated", ErrMalformed)
+	}
+	return err
 }
 
 // split returns how many of n ≥ 2 leaves or groups of a subtree are in its left
