@@ -1,0 +1,166 @@
+// Package bundle builds and verifies .proof files: one self-contained file that
+// carries a signed manifest, claims about the artifact's bytes, and the proof of
+// each claim. It is the one place where manifest and selector meet.
+//
+// # What a bundle proves, and what it does not
+//
+// [Verify] needs no network, no store and no other part of the artifact. It
+// proves that the claimed bytes stand at the claimed place of the blob whose
+// root the manifest names. That the manifest is right about the artifact (its
+// capture, its times, where its records begin) is the word of whoever signed
+// it, and counts only as far as the verifier's own policy lets that key speak.
+// Whether the reader was allowed to have the bytes cannot be judged offline.
+//
+// Claims are signed by nobody: a bundle whose claim was altered may truly prove
+// the altered claim. So the verdict always names the claim that was checked, and
+// a caller who expects a certain one says so ([Options.Expect]).
+//
+// # Layout
+//
+//	leafproof bundle v1 <BLAKE3 of all that follows, 64 hex>\n
+//	<header: canonical JSON, one line>\n
+//	<the sections of the claims, in order, to the last byte of the file>
+//
+// The digest in the first line is against accidents, not attackers. docs/FORMAT.md
+// has the schema of the header.
+package bundle
+
+import (
+	"errors"
+	"fmt"
+
+	"leafproof/manifest"
+	"leafproof/merkle"
+)
+
+// Limits on what a bundle may ask of its reader.
+const (
+	// MaxHeader is the largest header, in bytes: a 1 MiB payload in base64,
+	// its signatures, and some hundred thousand ranges.
+	MaxHeader = 4 << 20
+	// MaxClaims is the largest number of claims in one bundle.
+	MaxClaims = 16
+)
+
+const (
+	magic     = "leafproof bundle v1 "
+	line1Size = len(magic) + 2*len(merkle.Root{}) + 1
+)
+
+// The errors that callers tell apart, with [errors.Is]. A claim that does not
+// hold is no error but a MISMATCH in the verdict.
+var (
+	// ErrMalformed is a file that is not a bundle: another spelling, a missing
+	// or left-over byte, a digest in line 1 that does not match.
+	ErrMalformed = errors.New("malformed bundle")
+	// ErrClaim is a claim that cannot be built for this artifact.
+	ErrClaim = errors.New("cannot prove this")
+)
+
+// An Error says what is wrong with a bundle, and where.
+type Error struct {
+	At  string // "line 1", "header", or a claim's place as in "claims/0/proof"
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.At, e.Err) }
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }
+
+func malformed(at, format string, args ...any) error {
+	return &Error{At: at, Err: fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))}
+}
+
+// The kinds of claim.
+const (
+	KindBytes   = "bytes"
+	KindRecords = "records"
+)
+
+// A Claim states what its sections prove.
+type Claim struct {
+	Kind string `json:"kind"`
+	// Ranges are the claimed byte ranges of a bytes claim: half open, ascending,
+	// inside the blob. An empty one, [a,a), proves only the leaf around a.
+	Ranges [][2]int64 `json:"ranges,omitempty"`
+	// Range is the claimed records of a records claim: half open, not empty.
+	Range *[2]int64 `json:"range,omitempty"`
+	// Size is the blob's size in a bytes claim.
+	Size *int64 `json:"size,omitempty"`
+	// Sections are the parts of the file that prove the claim.
+	Sections Sections `json:"sections"`
+}
+
+// Sections name a claim's parts, which stand in the file in this order.
+type Sections struct {
+	// Map is a proof body over the record map: its header and the pages that
+	// hold the claimed records.
+	Map *Section `json:"map,omitempty"`
+	// Proof is a proof body over the artifact's blob.
+	Proof *Section `json:"proof,omitempty"`
+}
+
+// A Section is one proof body in the file.
+type Section struct {
+	// Length is in bytes.
+	Length int64 `json:"length"`
+	// Leaves are the leaves the body holds, where they do not follow from the claim.
+	Leaves [][2]int64 `json:"leaves,omitempty"`
+}
+
+// header is line 2.
+type header struct {
+	Claims   []Claim              `json:"claims"`
+	Manifest manifest.Envelope    `json:"manifest"`
+	Ref      manifest.ArtifactRef `json:"ref"`
+	SSH      string               `json:"ssh"`
+}
+
+// String says the claim as a person would, as in "bytes 1000:2000".
+func (c Claim) String() string {
+	switch {
+	case c.Kind == KindRecords && c.Range != nil:
+		return fmt.Sprintf("records %d:%d", c.Range[0], c.Range[1])
+	case c.Kind == KindBytes:
+		s := "bytes"
+		for i, r := range c.Ranges {
+			if i > 0 {
+				s += ","
+			}
+			s += fmt.Sprintf(" %d:%d", r[0], r[1])
+			if i == 7 && len(c.Ranges) > 8 {
+				return fmt.Sprintf("%s, and %d more ranges", s, len(c.Ranges)-8)
+			}
+		}
+		return s
+	}
+	return c.Kind
+}
+
+// Equal reports whether two claims state the same thing, whatever their sections.
+func (c Claim) Equal(d Claim) bool {
+	if c.Kind != d.Kind || len(c.Ranges) != len(d.Ranges) || (c.Range == nil) != (d.Range == nil) {
+		return false
+	}
+	for i := range c.Ranges {
+		if c.Ranges[i] != d.Ranges[i] {
+			return false
+		}
+	}
+	return c.Range == nil || *c.Range == *d.Range
+}
+
+// BytesClaim is the claim that r are bytes of the artifact.
+func BytesClaim(ranges ...merkle.Range) Claim {
+	c := Claim{Kind: KindBytes}
+	for _, r := range ranges {
+		c.Ranges = append(c.Ranges, [2]int64{r.Start, r.End})
+	}
+	return c
+}
+
+// RecordsClaim is the claim that records [a, b) of the artifact are these.
+func RecordsClaim(a, b int64) Claim {
+	return Claim{Kind: KindRecords, Range: &[2]int64{a, b}}
+}

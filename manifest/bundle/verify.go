@@ -1,0 +1,292 @@
+package bundle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"leafproof/manifest"
+	"leafproof/merkle"
+)
+
+// Options are what a verifier brings: everything that decides comes from here,
+// nothing from the file.
+type Options struct {
+	// Policy says whose word counts. With nil, every fact that rests on a
+	// signature is unverifiable(no policy).
+	Policy *manifest.Policy
+	// At is the time that expiry and keys are judged by. It must be set.
+	At time.Time
+	// Expect, where set, is the claim that the caller asked for. Another one is
+	// a MISMATCH.
+	Expect *Claim
+	// Out, where set, receives the claimed bytes as they are verified; records
+	// are followed by a newline each. What it got is good only if Verify
+	// returned a verdict without a MISMATCH.
+	Out io.Writer
+}
+
+// A Result is what a verification found.
+type Result struct {
+	Verdict *manifest.Verdict
+	// Claims are the claims that were checked.
+	Claims []Claim
+	// Manifest is the one inside the bundle, whoever signed it; nil where the
+	// signature is a MISMATCH and what it should cover is no manifest any more.
+	Manifest *manifest.Manifest
+	// Shown are the bytes of the artifact that the bundle discloses: the claim
+	// rounded outward to leaves.
+	Shown []merkle.Range
+}
+
+// Verify checks a bundle of size bytes. It reads r several times and holds no
+// more than the header and a few buffers, whatever the size.
+//
+// The error is about the file, not about the facts: [ErrMalformed], or what
+// reading r or writing Options.Out returned. A claim that does not hold, a bad
+// signature or a reference that was altered is a MISMATCH in the verdict.
+func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
+	h, body, err := open(r, size)
+	if err != nil {
+		return nil, err
+	}
+	m, facts, err := manifest.VerifyEnvelope(h.Manifest, h.SSH, o.Policy, o.At)
+	v := manifest.NewVerdict()
+	v.Set(facts...)
+	if errors.Is(err, manifest.ErrSignature) {
+		// The payload is not what was signed: there is nothing to hold a claim to.
+		return &Result{Verdict: v, Claims: h.Claims}, nil
+	}
+	if err != nil {
+		return nil, &Error{At: "header/manifest", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
+	}
+	if diff := manifest.RefDiff(h.Ref, m.Predicate.ArtifactRef); len(diff) > 0 {
+		v.Set(manifest.Fact{
+			Name: manifest.FactSignature, State: manifest.Mismatch,
+			Reason: fmt.Sprintf("the reference was altered at %s: it differs from the signed one", diff[0]),
+		})
+	}
+	res := &Result{Verdict: v, Claims: h.Claims, Manifest: m}
+	c := checker{r: r, m: m, v: v, out: o.Out, res: res}
+	// The manifest's word counts for lengths and record numbers as far as it
+	// counts for the capture.
+	c.word, _ = v.Fact(manifest.FactCapture)
+	c.word.Detail = ""
+	for i, claim := range h.Claims {
+		body, err = c.check(claim, fmt.Sprintf("claims/%d", i), body)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if body.Size() > 0 {
+		return nil, malformed("end", "%d bytes are left over", body.Size())
+	}
+	if o.Expect != nil && (len(h.Claims) != 1 || !h.Claims[0].Equal(*o.Expect)) {
+		v.Set(manifest.Fact{
+			Name: manifest.FactSelector, State: manifest.Mismatch,
+			Reason: fmt.Sprintf("expected %s, the bundle claims %s", *o.Expect, h.Claims[0]),
+		})
+	}
+	return res, nil
+}
+
+// open checks lines 1 and 2 and returns what follows them.
+func open(r io.ReaderAt, size int64) (*header, *io.SectionReader, error) {
+	line := make([]byte, line1Size)
+	if size < int64(line1Size) {
+		return nil, nil, malformed("line 1", "the file has %d bytes, too few for a bundle", size)
+	}
+	if _, err := r.ReadAt(line, 0); err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	if !bytes.HasPrefix(line, []byte(magic)) || line[line1Size-1] != '\n' {
+		return nil, nil, malformed("line 1", "it does not say %q and a digest", magic[:len(magic)-1])
+	}
+	want, err := merkle.ParseRoot(string(line[len(magic) : line1Size-1]))
+	if err != nil {
+		return nil, nil, malformed("line 1", "%v", err)
+	}
+	rest := io.NewSectionReader(r, int64(line1Size), size-int64(line1Size))
+	digest := merkle.NewBuilder(nil)
+	if _, err := io.CopyBuffer(digest, struct{ io.Reader }{rest}, make([]byte, min(rest.Size()+1, 256<<10))); err != nil {
+		return nil, nil, err
+	}
+	got, err := digest.Seal()
+	if err != nil {
+		return nil, nil, err
+	}
+	if got != want {
+		return nil, nil, malformed("line 1", "its digest is not that of the file: the file was damaged")
+	}
+	return openHeader(rest)
+}
+
+func openHeader(rest *io.SectionReader) (*header, *io.SectionReader, error) {
+	buf := make([]byte, min(rest.Size(), MaxHeader+1))
+	n, err := rest.ReadAt(buf, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	end := bytes.IndexByte(buf[:n], '\n')
+	if end < 0 {
+		return nil, nil, malformed("header", "no end of line within %d bytes", len(buf))
+	}
+	var h header
+	if err := manifest.DecodeLimit(buf[:end], &h, MaxHeader, manifest.MaxDepth); err != nil {
+		return nil, nil, &Error{At: "header", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
+	}
+	if n := len(h.Claims); n < 1 || n > MaxClaims {
+		return nil, nil, malformed("header/claims", "%d claims, one to %d are allowed", n, MaxClaims)
+	}
+	off := int64(end) + 1
+	return &h, io.NewSectionReader(rest, off, rest.Size()-off), nil
+}
+
+// checker checks the claims of one bundle.
+type checker struct {
+	r    io.ReaderAt
+	m    *manifest.Manifest
+	v    *manifest.Verdict
+	word manifest.Fact // how far the manifest's word counts: attested, or why not
+	out  io.Writer
+	res  *Result
+}
+
+// check checks one claim and returns the file's rest behind its sections.
+func (c *checker) check(claim Claim, at string, body *io.SectionReader) (*io.SectionReader, error) {
+	switch claim.Kind {
+	case KindBytes:
+		return c.checkBytes(claim, at, body)
+	case KindRecords:
+		return c.checkRecords(claim, at, body)
+	}
+	return nil, malformed(at, "unknown kind %q", claim.Kind)
+}
+
+// cut takes a section off the front of the file's rest.
+func cut(body *io.SectionReader, s *Section, at string) (sec, rest *io.SectionReader, err error) {
+	if s == nil {
+		return nil, nil, malformed(at, "the section is missing")
+	}
+	if s.Length < 0 || s.Length > body.Size() {
+		return nil, nil, malformed(at, "a section of %d bytes, %d are left in the file", s.Length, body.Size())
+	}
+	return io.NewSectionReader(body, 0, s.Length), io.NewSectionReader(body, s.Length, body.Size()-s.Length), nil
+}
+
+func (c *checker) checkBytes(claim Claim, at string, body *io.SectionReader) (*io.SectionReader, error) {
+	ranges, err := c.bytesRanges(claim, at)
+	if err != nil {
+		return nil, err
+	}
+	if claim.Sections.Map != nil || (claim.Sections.Proof != nil && claim.Sections.Proof.Leaves != nil) {
+		return nil, malformed(at+"/sections", "a bytes claim has a proof, and its leaves follow from the ranges")
+	}
+	sec, rest, err := cut(body, claim.Sections.Proof, at+"/proof")
+	if err != nil {
+		return nil, err
+	}
+	set, err := merkle.Leaves(c.m.Size, ranges...)
+	if err != nil {
+		return nil, malformed(at+"/ranges", "%v", err)
+	}
+	if want := merkle.BodySize(set); sec.Size() != want {
+		return nil, malformed(at+"/proof", "a section of %d bytes, the claim needs %d", sec.Size(), want)
+	}
+	w := rangeWriter{w: c.out, ranges: ranges}
+	ok, err := c.copyProof(sec, set, at, w.write)
+	if err != nil || !ok {
+		return rest, err
+	}
+	c.v.Set(manifest.Fact{Name: manifest.FactSelector, State: manifest.Proven, Detail: claim.String()})
+	return rest, nil
+}
+
+// bytesRanges returns the ranges of a bytes claim, which must be canonical.
+func (c *checker) bytesRanges(claim Claim, at string) ([]merkle.Range, error) {
+	switch {
+	case claim.Range != nil || len(claim.Ranges) == 0 || claim.Size == nil:
+		return nil, malformed(at, "a bytes claim has ranges and a size")
+	case *claim.Size != c.m.Size:
+		return nil, malformed(at+"/size", "%d, the manifest says %d", *claim.Size, c.m.Size)
+	}
+	ranges := unpair(claim.Ranges)
+	for _, r := range ranges {
+		if r.Start < 0 || r.End < r.Start || r.End > c.m.Size {
+			return nil, malformed(at+"/ranges", "%d:%d is not inside the %d bytes", r.Start, r.End, c.m.Size)
+		}
+	}
+	if !slices.Equal(ranges, canonicalBytes(c.m.Size, ranges)) {
+		return nil, malformed(at+"/ranges", "they are not sorted and apart")
+	}
+	return ranges, nil
+}
+
+// copyProof verifies a proof body over the artifact and hands its bytes to emit.
+// It sets the facts bytes and length, and reports whether the proof held.
+func (c *checker) copyProof(sec io.Reader, set merkle.LeafSet, at string, emit func(off int64, p []byte) error) (bool, error) {
+	br := merkle.NewBodyReader(sec, c.m.Root, set)
+	for {
+		off, p, err := br.Next()
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			break
+		}
+		if err != nil {
+			return false, c.proofError(err, at)
+		}
+		if err := emit(off, p); err != nil {
+			return false, err
+		}
+	}
+	c.res.Shown = append(c.res.Shown, set.Bytes()...)
+	c.v.Set(manifest.Fact{
+		Name: manifest.FactBytes, State: manifest.Proven,
+		Detail: "they stand in the blob " + c.m.Root.String(),
+	})
+	length := c.word
+	length.Name, length.Detail = manifest.FactLength, fmt.Sprintf("%d bytes", c.m.Size)
+	if set.HasLast() {
+		length = manifest.Fact{Name: manifest.FactLength, State: manifest.Proven, Detail: length.Detail}
+	}
+	c.v.Set(length)
+	return true, nil
+}
+
+// proofError turns a proof that does not hold into a MISMATCH of the bytes, and
+// passes other errors on.
+func (c *checker) proofError(err error, at string) error {
+	switch {
+	case errors.Is(err, merkle.ErrMismatch):
+		c.v.Set(manifest.Fact{Name: manifest.FactBytes, State: manifest.Mismatch, Reason: fmt.Sprintf("%s: %v", at, err)})
+		return nil
+	case errors.Is(err, merkle.ErrMalformed), errors.Is(err, io.ErrUnexpectedEOF):
+		return &Error{At: at + "/proof", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
+	}
+	return err
+}
+
+// rangeWriter writes those of the bytes it is given that stand in its ranges,
+// which are ascending, as are the calls.
+type rangeWriter struct {
+	w      io.Writer
+	ranges []merkle.Range
+}
+
+func (w *rangeWriter) write(off int64, p []byte) error {
+	for end := off + int64(len(p)); w.w != nil && len(w.ranges) > 0 && w.ranges[0].Start < end; {
+		r := w.ranges[0]
+		if a, b := max(r.Start, off), min(r.End, end); a < b {
+			if _, err := w.w.Write(p[a-off : b-off]); err != nil {
+				return err
+			}
+		}
+		if r.End > end {
+			return nil
+		}
+		w.ranges = w.ranges[1:]
+	}
+	return nil
+}

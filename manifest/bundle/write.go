@@ -1,0 +1,157 @@
+package bundle
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"leafproof/manifest"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+// A Source is what a bundle is made from: a signed manifest, and the blobs it names.
+type Source struct {
+	Manifest *manifest.Manifest
+	Envelope manifest.Envelope
+	SSH      string // the armored SSH signature of the same payload
+
+	Data io.ReaderAt // the artifact's bytes
+	Tree *merkle.Tree
+
+	Map     io.ReaderAt // the record map; nil where the artifact has no records
+	MapTree *merkle.Tree
+}
+
+// section is one proof body yet to be written.
+type section struct {
+	tree *merkle.Tree
+	data io.ReaderAt
+	set  merkle.LeafSet
+}
+
+// Bytes returns the bundle that proves byte ranges of the artifact. Ranges past
+// the end are clamped: the claim states what is left of them, and a range wholly
+// past the end proves the artifact's length.
+func Bytes(src Source, ranges ...merkle.Range) (*Bundle, error) {
+	size := src.Tree.Size()
+	set, err := merkle.Leaves(size, ranges...)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrClaim, err)
+	}
+	c := BytesClaim(canonicalBytes(size, ranges)...)
+	c.Size = &size
+	c.Sections.Proof = &Section{Length: merkle.BodySize(set)}
+	return newBundle(src, c, section{src.Tree, src.Data, set})
+}
+
+// Records returns the bundle that proves records [a, b) of the artifact.
+func Records(ctx context.Context, src Source, a, b int64) (*Bundle, error) {
+	if src.Map == nil {
+		return nil, fmt.Errorf("%w: the artifact has no records", ErrClaim)
+	}
+	layout := Layout(src.Manifest.Predicate.Records)
+	m, err := selector.OpenMap(src.Map, src.MapTree.Size(), src.Tree.Root(), src.Tree.Size(), layout)
+	if err != nil {
+		return nil, err
+	}
+	if a < 0 || b <= a || b > m.Records() {
+		return nil, fmt.Errorf("%w: records %d:%d of %d", ErrClaim, a, b, m.Records())
+	}
+	pages, err := m.Pages(a, b)
+	if err != nil {
+		return nil, err
+	}
+	mapSet, err := mapLeaves(src.MapTree.Size(), pages)
+	if err != nil {
+		return nil, err
+	}
+	var spans []merkle.Range
+	for s, err := range m.Spans(ctx, a, b) {
+		if err != nil {
+			return nil, err
+		}
+		spans = appendSpan(spans, s)
+	}
+	set, err := merkle.Leaves(src.Tree.Size(), spans...)
+	if err != nil {
+		return nil, err
+	}
+	c := RecordsClaim(a, b)
+	c.Sections.Map = &Section{Length: merkle.BodySize(mapSet), Leaves: pairs(mapSet.Ranges())}
+	c.Sections.Proof = &Section{Length: merkle.BodySize(set)}
+	return newBundle(src, c, section{src.MapTree, src.Map, mapSet}, section{src.Tree, src.Data, set})
+}
+
+// A Bundle is ready to be written.
+type Bundle struct {
+	claim    Claim
+	header   []byte
+	sections []section
+}
+
+// Claim returns what the bundle claims.
+func (b *Bundle) Claim() Claim { return b.claim }
+
+// Leaves returns the leaves of the artifact that the bundle shows: the claimed
+// bytes rounded outward to 1 KiB, and so more than the claim. Authority is asked
+// about these.
+func (b *Bundle) Leaves() merkle.LeafSet { return b.sections[len(b.sections)-1].set }
+
+func newBundle(src Source, c Claim, sections ...section) (*Bundle, error) {
+	h, err := manifest.Canonical(header{
+		Claims:   []Claim{c},
+		Manifest: src.Envelope,
+		Ref:      src.Manifest.Predicate.ArtifactRef,
+		SSH:      src.SSH,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(h) > MaxHeader {
+		return nil, fmt.Errorf("%w: a header of %d bytes, the limit is %d", ErrClaim, len(h), MaxHeader)
+	}
+	return &Bundle{claim: c, header: append(h, '\n'), sections: sections}, nil
+}
+
+// WriteTo writes the bundle to w. Since its first line is a digest of the rest,
+// the rest is made twice, once for the digest: that keeps memory bounded and asks
+// nothing of w. Both times every byte is checked against the tree.
+func (b *Bundle) WriteTo(w io.Writer) (int64, error) {
+	digest := merkle.NewBuilder(nil)
+	if err := b.writeBody(digest); err != nil {
+		return 0, err
+	}
+	root, err := digest.Seal()
+	if err != nil {
+		return 0, err
+	}
+	cw := &countingWriter{w: w}
+	if _, err := fmt.Fprintf(cw, "%s%s\n", magic, root); err != nil {
+		return cw.n, err
+	}
+	return cw.n, b.writeBody(cw)
+}
+
+func (b *Bundle) writeBody(w io.Writer) error {
+	if _, err := w.Write(b.header); err != nil {
+		return err
+	}
+	for _, s := range b.sections {
+		if err := merkle.WriteBody(w, s.tree, s.data, s.set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
