@@ -33,22 +33,45 @@ func derivedID(prefix, context string, p []byte) string {
 // identical bytes; and nobody can give it to other capture facts. It does not
 // fix issuer and indexes: [ManifestID] does. It grants nothing.
 func ArtifactID(p Predicate) (string, error) {
-	b, err := Canonical(normalise(p))
+	b, err := Canonical(coreOf(normalise(p)))
 	if err != nil {
 		return "", err
 	}
-	var core map[string]any
-	if err := json.Unmarshal(b, &core); err != nil {
-		return "", decodeError(err)
-	}
-	for _, name := range []string{"indexes", "issuer", "issued_at"} {
-		delete(core, name)
-	}
-	delete(core["artifact_ref"].(map[string]any), "artifact_id")
-	if b, err = Canonical(core); err != nil {
-		return "", err
-	}
 	return derivedID("art_", contextArtifact, b), nil
+}
+
+// core is a Predicate without the members that an artifact_id does not fix. A
+// member added to Predicate or ArtifactRef is added here: TestCoreIsWhole.
+type core struct {
+	ArtifactRef coreRef     `json:"artifact_ref"`
+	Bytes       Bytes       `json:"bytes"`
+	Records     *Records    `json:"records"`
+	Lineage     Lineage     `json:"lineage"`
+	Supersedes  []Supersede `json:"supersedes"`
+	Nonce       string      `json:"nonce"`
+}
+
+type coreRef struct {
+	ContentHash   string        `json:"content_hash"`
+	ToolCallID    *string       `json:"tool_call_id"`
+	SchemaVersion *string       `json:"schema_version"`
+	CreatedAt     string        `json:"created_at"`
+	SourceVersion SourceVersion `json:"source_version"`
+	Completeness  Completeness  `json:"completeness"`
+	Scope         Scope         `json:"scope"`
+	ExpiresAt     *string       `json:"expires_at"`
+	Retrieval     Retrieval     `json:"retrieval"`
+}
+
+func coreOf(p Predicate) core {
+	r := p.ArtifactRef
+	return core{
+		ArtifactRef: coreRef{
+			r.ContentHash, r.ToolCallID, r.SchemaVersion, r.CreatedAt, r.SourceVersion,
+			r.Completeness, r.Scope, r.ExpiresAt, r.Retrieval,
+		},
+		Bytes: p.Bytes, Records: p.Records, Lineage: p.Lineage, Supersedes: p.Supersedes, Nonce: p.Nonce,
+	}
 }
 
 // ManifestID derives the id of a signed statement from its exact payload bytes.
@@ -71,27 +94,42 @@ func normalise(p Predicate) Predicate {
 // follows from it ([ErrID]). What a nil list or map leaves open is written as
 // the format demands. The rules are those of [ParseManifest].
 func NewStatement(p Predicate) (payload []byte, err error) {
+	const op = "make a statement"
 	p = normalise(p)
-	if p.ArtifactRef.ArtifactID == "" {
-		if p.ArtifactRef.ArtifactID, err = ArtifactID(p); err != nil {
-			return nil, err
-		}
+	id, err := ArtifactID(p)
+	if err != nil {
+		return nil, err
 	}
-	digest := map[string]string{"blake3": p.Bytes.Root}
-	maps.Copy(digest, p.Bytes.Also)
+	if p.ArtifactRef.ArtifactID == "" {
+		p.ArtifactRef.ArtifactID = id
+	}
+	c := checker{op: op}
+	c.predicate(&p)
+	c.id(&p, id)
+	if c.err != nil {
+		return nil, c.err
+	}
 	payload, err = Canonical(Statement{
 		Type:          StatementType,
-		Subject:       []Subject{{Name: p.ArtifactRef.ArtifactID, Digest: digest}},
+		Subject:       []Subject{{Name: id, Digest: digests(&p)}},
 		PredicateType: PredicateManifest,
 		Predicate:     p,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if _, err := ParseManifest(payload); err != nil {
-		return nil, err
+	if len(payload) > MaxPayload {
+		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(payload), MaxPayload)}
 	}
 	return payload, nil
+}
+
+// digests are those that the subject of a statement lists: all that the
+// predicate has.
+func digests(p *Predicate) map[string]string {
+	d := map[string]string{"blake3": p.Bytes.Root}
+	maps.Copy(d, p.Bytes.Also)
+	return d
 }
 
 // ParseManifest reads the payload of an envelope and checks everything that can
@@ -129,13 +167,12 @@ func ParseManifest(payload []byte) (*Manifest, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	ref := &st.Predicate.ArtifactRef
 	id, err := ArtifactID(st.Predicate)
 	if err != nil {
 		return nil, err
 	}
-	if id != ref.ArtifactID {
-		return nil, &Error{op, "/predicate/artifact_ref/artifact_id", fmt.Errorf("%w: %s, the core gives %s", ErrID, printable(ref.ArtifactID), id)}
+	if c.id(&st.Predicate, id); c.err != nil {
+		return nil, c.err
 	}
 	root, err := merkle.ParseRoot(st.Predicate.Bytes.Root)
 	if err != nil {

@@ -2,6 +2,7 @@ package manifest_test
 
 import (
 	"bytes"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"leafproof/manifest"
+	"leafproof/merkle"
 )
 
 // The ids of predicate, computed from its JSON with Python's json module
@@ -63,6 +65,38 @@ func TestCore(t *testing.T) {
 			}
 			if (id == wantArtifactID) != test.same {
 				t.Errorf("id = %s, same: want %v", id, test.same)
+			}
+		})
+	}
+}
+
+// TestCoreIsWhole: the id follows from the core as the format states it: the
+// canonical predicate with four members taken out, here by hand and generically.
+func TestCoreIsWhole(t *testing.T) {
+	for name, change := range shapes {
+		t.Run(name, func(t *testing.T) {
+			p := predicate()
+			change(&p)
+			var st struct {
+				Predicate map[string]any `json:"predicate"`
+			}
+			if err := json.Unmarshal(statement(t, p), &st); err != nil {
+				t.Fatal(err)
+			}
+			ref := st.Predicate["artifact_ref"].(map[string]any)
+			id := ref["artifact_id"]
+			delete(ref, "artifact_id")
+			delete(st.Predicate, "indexes")
+			delete(st.Predicate, "issuer")
+			delete(st.Predicate, "issued_at")
+			core, err := manifest.Canonical(st.Predicate)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := merkle.DeriveKey("leafproof 2026 artifact-id v1", core)
+			want := "art_" + strings.ToLower(base32.StdEncoding.EncodeToString(key[:])[:32])
+			if id != want {
+				t.Errorf("artifact_id = %s, the core gives %s", id, want)
 			}
 		})
 	}
@@ -229,36 +263,40 @@ var (
 		"selector_digest": null, "role": "source"}
 )
 
-// TestParseManifestAccepts: every shape that a predicate may take.
+// shapes are the forms that a predicate may take.
+var shapes = map[string]func(*manifest.Predicate){
+	"as it is": func(*manifest.Predicate) {},
+	"least": func(p *manifest.Predicate) {
+		p.ArtifactRef.ToolCallID, p.ArtifactRef.SchemaVersion, p.ArtifactRef.ExpiresAt = nil, nil, nil
+		p.ArtifactRef.SourceVersion = manifest.SourceVersion{}
+		p.ArtifactRef.Completeness = manifest.Completeness{Status: manifest.StatusUnknown}
+		p.ArtifactRef.Scope.RunID, p.ArtifactRef.Retrieval.Selectors = nil, nil
+		p.Records, p.Lineage.Producer = nil, nil
+	},
+	"coverage {} is null": func(p *manifest.Predicate) { p.ArtifactRef.Completeness.Coverage = map[string]any{} },
+	"sha256":              func(p *manifest.Predicate) { p.Bytes.Also = map[string]string{"sha256": strings.Repeat("0", 64)} },
+	"json at a pointer": func(p *manifest.Predicate) {
+		p.Records.Format, p.Records.Pointer = "json", "/a~1b/0"
+	},
+	"csv": func(p *manifest.Predicate) {
+		p.Records.Format, p.Records.Dialect = "csv", &manifest.Dialect{Delimiter: "\t", Quote: `"`, Header: true, Columns: []string{"a", "é", ""}}
+	},
+	"omission by name": func(p *manifest.Predicate) { p.ArtifactRef.Completeness.Omissions[0].What = "us-east" },
+	"transform": func(p *manifest.Predicate) {
+		p.Lineage = manifest.Lineage{Kind: "transform", Inputs: []manifest.Input{{
+			ArtifactID: wantArtifactID, ContentHash: "blake3:" + strings.Repeat("0", 64), ManifestID: wantManifestID, Role: "source",
+		}}, Transform: &manifest.Transform{ID: "leafproof.query.v1", SpecDigest: strings.Repeat("0", 64), Deterministic: true}}
+	},
+	"supersedes": func(p *manifest.Predicate) {
+		p.Supersedes = []manifest.Supersede{{ArtifactID: wantArtifactID, Kind: "reacquire"}}
+	},
+	"its own id": func(p *manifest.Predicate) { p.ArtifactRef.ArtifactID = wantArtifactID },
+}
+
+// TestParseManifestAccepts: what NewStatement writes is read, and written again
+// the same.
 func TestParseManifestAccepts(t *testing.T) {
-	for name, change := range map[string]func(*manifest.Predicate){
-		"as it is": func(*manifest.Predicate) {},
-		"least": func(p *manifest.Predicate) {
-			p.ArtifactRef.ToolCallID, p.ArtifactRef.SchemaVersion, p.ArtifactRef.ExpiresAt = nil, nil, nil
-			p.ArtifactRef.SourceVersion = manifest.SourceVersion{}
-			p.ArtifactRef.Completeness = manifest.Completeness{Status: manifest.StatusUnknown}
-			p.ArtifactRef.Scope.RunID, p.ArtifactRef.Retrieval.Selectors = nil, nil
-			p.Records, p.Lineage.Producer = nil, nil
-		},
-		"coverage {} is null": func(p *manifest.Predicate) { p.ArtifactRef.Completeness.Coverage = map[string]any{} },
-		"sha256":              func(p *manifest.Predicate) { p.Bytes.Also = map[string]string{"sha256": strings.Repeat("0", 64)} },
-		"json at a pointer": func(p *manifest.Predicate) {
-			p.Records.Format, p.Records.Pointer = "json", "/a~1b/0"
-		},
-		"csv": func(p *manifest.Predicate) {
-			p.Records.Format, p.Records.Dialect = "csv", &manifest.Dialect{Delimiter: "\t", Quote: `"`, Header: true, Columns: []string{"a", "é", ""}}
-		},
-		"omission by name": func(p *manifest.Predicate) { p.ArtifactRef.Completeness.Omissions[0].What = "us-east" },
-		"transform": func(p *manifest.Predicate) {
-			p.Lineage = manifest.Lineage{Kind: "transform", Inputs: []manifest.Input{{
-				ArtifactID: wantArtifactID, ContentHash: "blake3:" + strings.Repeat("0", 64), ManifestID: wantManifestID, Role: "source",
-			}}, Transform: &manifest.Transform{ID: "leafproof.query.v1", SpecDigest: strings.Repeat("0", 64), Deterministic: true}}
-		},
-		"supersedes": func(p *manifest.Predicate) {
-			p.Supersedes = []manifest.Supersede{{ArtifactID: wantArtifactID, Kind: "reacquire"}}
-		},
-		"its own id": func(p *manifest.Predicate) { p.ArtifactRef.ArtifactID = wantArtifactID },
-	} {
+	for name, change := range shapes {
 		t.Run(name, func(t *testing.T) {
 			p := predicate()
 			change(&p)
@@ -377,6 +415,16 @@ func BenchmarkParseManifest(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := manifest.ParseManifest(payload); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkNewStatement(b *testing.B) {
+	p := predicate()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := manifest.NewStatement(p); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -35,8 +35,14 @@ func VerifyEnvelope(env Envelope, ssh string, policy *Policy, at time.Time) (*Ma
 		return nil, nil, err
 	}
 	j := judgement{env: env, payload: payload, policy: policy, at: at}
-	j.checkSSH(ssh)
+	badSSH := j.parseSSH(ssh)
 	j.checkSignatures()
+	if badSSH == nil {
+		badSSH = j.checkSSH()
+	}
+	if badSSH != nil { // the DSSE signature, which is normative, has the first word
+		j.mismatch("the SSH signature%v", badSSH)
+	}
 	m, err := ParseManifest(payload)
 	if err != nil {
 		if j.bad != "" {
@@ -63,30 +69,6 @@ func (j *judgement) mismatch(format string, args ...any) {
 	if j.bad == "" {
 		j.bad = fmt.Sprintf(format, args...)
 	}
-}
-
-// checkSSH checks the SSH signature by the key that it carries: over the same
-// payload, and a key that signed the envelope too. Whether anybody trusts that
-// key is another question.
-func (j *judgement) checkSSH(armored string) {
-	if armored == "" {
-		return
-	}
-	s, err := ParseSSH(armored)
-	if err != nil {
-		j.mismatch("the SSH signature: %v", errors.Unwrap(err))
-		return
-	}
-	if err := s.Verify(j.payload, NamespaceManifest, s.Key()); err != nil {
-		j.mismatch("the SSH signature: %v", err)
-		return
-	}
-	fp := s.Key().Fingerprint()
-	if !slices.ContainsFunc(j.env.Signatures, func(g Signature) bool { return g.KeyID == fp }) {
-		j.mismatch("the SSH signature is by %s, which did not sign the envelope", fp)
-		return
-	}
-	j.ssh = &s
 }
 
 // checkSignatures checks every signature of the envelope whose key is at hand:
@@ -118,6 +100,38 @@ func (j *judgement) checkSignatures() {
 	}
 }
 
+func (j *judgement) parseSSH(armored string) error {
+	if armored == "" {
+		return nil
+	}
+	s, err := ParseSSH(armored)
+	if err != nil {
+		return fmt.Errorf(": %w", errors.Unwrap(err))
+	}
+	j.ssh = &s
+	return nil
+}
+
+// checkSSH checks the SSH signature by the key that it carries: over the same
+// payload, and a key that signed the envelope too. Whether anybody trusts that
+// key is another question.
+func (j *judgement) checkSSH() error {
+	if j.ssh == nil {
+		return nil
+	}
+	if err := j.ssh.Verify(j.payload, NamespaceManifest, j.ssh.Key()); err != nil {
+		return fmt.Errorf(": %w", err)
+	}
+	if fp := j.ssh.Key().Fingerprint(); !j.signedBy(fp) {
+		return fmt.Errorf(" is by %s, which did not sign the envelope", fp)
+	}
+	return nil
+}
+
+func (j *judgement) signedBy(fingerprint string) bool {
+	return slices.ContainsFunc(j.env.Signatures, func(g Signature) bool { return g.KeyID == fingerprint })
+}
+
 // all gives every fact that rests on a signature one state and reason.
 func (j *judgement) all(state State, reason string) []Fact {
 	facts := []Fact{noCommit()}
@@ -140,7 +154,7 @@ func noCommit() Fact {
 
 func (j *judgement) facts(m *Manifest) []Fact {
 	issuer := m.Predicate.Issuer.KeyID
-	if !slices.ContainsFunc(j.env.Signatures, func(g Signature) bool { return g.KeyID == issuer }) {
+	if !j.signedBy(issuer) {
 		j.mismatch("the manifest names the issuer %s, which did not sign it", issuer)
 	}
 	if j.ssh != nil && j.ssh.Key().Fingerprint() != issuer {
