@@ -24,9 +24,9 @@ type SourceVersion struct {
 
 // Omission is something that the producer left out of the capture.
 type Omission struct {
-	What   map[string]any `json:"what"`
-	Reason string         `json:"reason"`
-	Detail *string        `json:"detail"`
+	What   any     `json:"what"` // a string or an object
+	Reason string  `json:"reason"`
+	Detail *string `json:"detail"`
 }
 
 // Redaction is a field that the producer removed or masked.

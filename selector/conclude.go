@@ -101,7 +101,7 @@ func (a *Answer) beyond() string {
 	case len(c.Omissions) > 0:
 		var list []string
 		for _, o := range c.Omissions {
-			list = append(list, fmt.Sprintf("%s (%s)", orElse(coverageText(o.What), "something"), orElse(o.Reason, "no reason given")))
+			list = append(list, fmt.Sprintf("%s (%s)", whatText(o.What), orElse(o.Reason, "no reason given")))
 		}
 		return " Not captured: " + join(list) + "; nothing follows about it."
 	case c.Status == "partial":
@@ -155,6 +155,14 @@ func coverageText(m map[string]any) string {
 		list = append(list, k+" "+valueText(m[k]))
 	}
 	return join(list)
+}
+
+// whatText names what an omission left out.
+func whatText(what any) string {
+	if m, ok := what.(map[string]any); ok {
+		return orElse(coverageText(m), "something")
+	}
+	return valueText(what)
 }
 
 func join(list []string) string {
