@@ -1,0 +1,181 @@
+package fuzz_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/gowebpki/jcs"
+
+	"leafproof/manifest"
+	"leafproof/merkle"
+)
+
+// signedManifest is a small manifest, its envelope and its SSH signature, by a
+// fixed key.
+func signedManifest(f *testing.F) (payload []byte, env manifest.Envelope, ssh string, pub manifest.PublicKey) {
+	f.Helper()
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	pub, err := manifest.PublicKeyOf(key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	root := merkle.Sum([]byte("x")).String()
+	payload, err = manifest.NewStatement(manifest.Predicate{
+		ArtifactRef: manifest.ArtifactRef{
+			ContentHash: "blake3:" + root, CreatedAt: "2026-11-06T04:40:00Z",
+			Completeness: manifest.Completeness{Status: manifest.StatusPartial, Coverage: map[string]any{"region": "eu-west"},
+				Omissions: []manifest.Omission{{What: "us-east", Reason: "timeout"}}},
+			Scope: manifest.Scope{TenantID: "local"},
+			Retrieval: manifest.Retrieval{Resolver: manifest.Resolver, Consistency: manifest.Consistency,
+				Selectors: []string{manifest.SelectorByteRange}},
+		},
+		Bytes:    manifest.Bytes{Size: 1, MediaType: "text/plain", Root: root, Tree: manifest.DefaultTree},
+		Lineage:  manifest.Lineage{Kind: "capture"},
+		Issuer:   manifest.Issuer{KeyID: pub.Fingerprint()},
+		IssuedAt: "2026-11-06T04:40:01Z", Nonce: "000102030405060708090a0b0c0d0e0f",
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if env, err = manifest.Sign(payload, key); err != nil {
+		f.Fatal(err)
+	}
+	if ssh, err = manifest.SignSSH(payload, manifest.NamespaceManifest, key); err != nil {
+		f.Fatal(err)
+	}
+	return payload, env, ssh, pub
+}
+
+// FuzzCanonicalJSON: what is accepted is what another canonicaliser of RFC 8785
+// writes, and what our own decoder and encoder give back.
+func FuzzCanonicalJSON(f *testing.F) {
+	payload, env, _, _ := signedManifest(f)
+	f.Add(payload)
+	f.Add(env.Bytes())
+	for _, s := range []string{`{"a":[1,-2,9007199254740991],"b":{"":null,"x\"y":true}}`, `["\u0000\b\\é😂"]`, `{"a":1,"a":2}`, `[1.0]`, `[-0]`, `["\ud834"]`, `[[[]]]`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		err := manifest.CheckCanonical(doc)
+		if err != nil {
+			if !errors.Is(err, manifest.ErrNotCanonical) && !errors.Is(err, manifest.ErrTooLarge) {
+				t.Errorf("CheckCanonical(%q) = %v", doc, err)
+			}
+			return
+		}
+		var v any
+		if err := manifest.Decode(doc, &v); err != nil {
+			t.Errorf("Decode(%q) = %v", doc, err)
+		}
+		if doc[0] != '{' && doc[0] != '[' {
+			return // the twin takes no scalars
+		}
+		if twin, err := jcs.Transform(doc); err != nil || !bytes.Equal(twin, doc) {
+			t.Errorf("the twin writes %q, %v for %q", twin, err, doc)
+		}
+	})
+}
+
+// FuzzEnvelope: an envelope has one spelling, and none but the one that was
+// signed is vouched for.
+func FuzzEnvelope(f *testing.F) {
+	payload, env, ssh, pub := signedManifest(f)
+	f.Add(env.Bytes(), ssh)
+	f.Add(env.Bytes(), "")
+	f.Add([]byte(`{"payload":"","payloadType":"application/vnd.in-toto+json","signatures":[]}`), "")
+	policy := manifest.AdHoc(pub)
+	at := time.Date(2026, 11, 7, 0, 0, 0, 0, time.UTC)
+	f.Fuzz(func(t *testing.T, doc []byte, ssh string) {
+		e, err := manifest.ParseEnvelope(doc)
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(e.Bytes(), doc) {
+			t.Errorf("%q is written as %q", doc, e.Bytes())
+		}
+		m, facts, err := manifest.VerifyEnvelope(e, ssh, policy, at)
+		if (m == nil) != (err != nil) {
+			t.Errorf("VerifyEnvelope = %v, %v", m, err)
+		}
+		for _, fact := range facts {
+			if fact.State == manifest.Attested && !bytes.Equal(m.Payload, payload) {
+				t.Errorf("a payload that was never signed is %v: %q", fact, m.Payload)
+			}
+		}
+	})
+}
+
+// FuzzManifest: what parses is written again byte for byte, and its id follows
+// from it.
+func FuzzManifest(f *testing.F) {
+	payload, _, _, _ := signedManifest(f)
+	f.Add(payload)
+	f.Add(bytes.Replace(payload, []byte(`"transform":null`), []byte(`"transform":{}`), 1))
+	f.Add([]byte(`{"_type":"https://in-toto.io/Statement/v1","predicateType":"urn:x-leafproof:manifest/v1"}`))
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		m, err := manifest.ParseManifest(payload)
+		if err != nil {
+			return
+		}
+		again, err := manifest.NewStatement(m.Predicate)
+		if err != nil || !bytes.Equal(again, payload) {
+			t.Errorf("%q is written as %q, %v", payload, again, err)
+		}
+		if m.ManifestID != manifest.ManifestID(payload) || m.Root.String() != m.Predicate.Bytes.Root {
+			t.Errorf("ids %s, root %s", m.ManifestID, m.Root)
+		}
+		if diff := manifest.RefDiff(m.Predicate.ArtifactRef, m.Predicate.ArtifactRef); diff != nil {
+			t.Errorf("a reference differs from itself at %q", diff)
+		}
+	})
+}
+
+// FuzzPolicy: what parses prints as a policy that is the same.
+func FuzzPolicy(f *testing.F) {
+	_, _, _, pub := signedManifest(f)
+	f.Add([]byte("policy p version 1\n"))
+	f.Add([]byte("# c\npolicy p version 7 expires 2027-02-01T00:00:00Z\nkey " + pub.OpenSSHLine() +
+		" name=a roles=manifest,audit tenants=t.*.x,u* sources=* not-before=2026-01-01T00:00:00Z not-after=2027-01-01T00:00:00Z # c\n" +
+		"retired " + pub.Fingerprint() + " at=2026-10-01T00:00:00Z\ncompromised " + pub.Fingerprint() + " since=2026-10-01T00:00:00.5Z\nthreshold audit 1\n"))
+	f.Add([]byte("policy p version 1\nlog x\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := manifest.ParsePolicy(text)
+		if err != nil {
+			if !errors.Is(err, manifest.ErrPolicy) {
+				t.Errorf("ParsePolicy(%q) = %v", text, err)
+			}
+			return
+		}
+		again, err := manifest.ParsePolicy([]byte(p.String()))
+		if err != nil || again.String() != p.String() {
+			t.Errorf("%q prints as %q, which parses to %v, %v", text, p, again, err)
+		}
+		for _, k := range p.Keys() {
+			_, _ = p.Judge(manifest.RoleManifest, "local", "", k.Public.Fingerprint(), time.Unix(0, 0))
+		}
+	})
+}
+
+// FuzzSSHSIG: a signature verifies for the payload that was signed and for no
+// other, and has one spelling.
+func FuzzSSHSIG(f *testing.F) {
+	payload, _, ssh, pub := signedManifest(f)
+	f.Add(ssh, payload)
+	f.Add(ssh, []byte("x"))
+	f.Add("-----BEGIN SSH SIGNATURE-----\nU1NIU0lHAAAAAQ==\n-----END SSH SIGNATURE-----\n", []byte{})
+	f.Fuzz(func(t *testing.T, armored string, message []byte) {
+		s, err := manifest.ParseSSH(armored)
+		if err != nil {
+			if !s.Key().IsZero() {
+				t.Errorf("ParseSSH(%q) failed but returned a key", armored)
+			}
+			return
+		}
+		if s.Verify(message, manifest.NamespaceManifest, pub) == nil && (armored != ssh || !bytes.Equal(message, payload)) {
+			t.Errorf("%q verifies for %q", armored, message)
+		}
+	})
+}
