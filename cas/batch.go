@@ -23,7 +23,6 @@ type Batch struct {
 
 	mu     sync.Mutex
 	closed bool
-	fresh  bool // the index was brought up to date once
 	w      packWriter
 }
 
@@ -31,6 +30,9 @@ type Batch struct {
 func (s *Store) Begin(_ context.Context, tenant Tenant) *Batch {
 	return &Batch{s: s, tenant: tenant}
 }
+
+// heads are buffers for the first bytes of a blob, which tell small from large.
+var heads = sync.Pool{New: func() any { return new([merkle.GroupSize + 1]byte) }}
 
 // Put takes the bytes of r to their end. Memory is bounded whatever their
 // number. A blob that is in the store already is read back in full: if it is
@@ -43,9 +45,10 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 	if b.isClosed() {
 		return Info{}, &Error{Op: "put", Err: ErrClosed}
 	}
-	head := make([]byte, merkle.GroupSize+1)
-	n, err := io.ReadFull(r, head)
-	head = head[:n]
+	buf := heads.Get().(*[merkle.GroupSize + 1]byte)
+	defer heads.Put(buf) // both ways below copy it
+	n, err := io.ReadFull(r, buf[:])
+	head := buf[:n]
 	switch {
 	case err == nil: // more than one group
 		if place == Packed {
@@ -104,13 +107,10 @@ func (b *Batch) putSmall(ctx context.Context, data []byte, place Placement) (Inf
 // sure that this pack is durable.
 func (b *Batch) resident(ctx context.Context, root merkle.Root) (bool, error) {
 	x := b.s.packsOf(b.tenant)
-	if !b.fresh {
-		// Once a batch: what other processes add later costs a second copy
-		// at most.
-		if err := x.refresh(ctx); err != nil {
-			return false, err
-		}
-		b.fresh = true
+	// No look for packs that other processes have added since: listing for
+	// each batch costs more than a second copy of what they added.
+	if err := x.load(ctx); err != nil {
+		return false, err
 	}
 	_, pack, err := x.read(ctx, root)
 	switch {

@@ -97,7 +97,7 @@ func ParseName(s string) (Name, error) {
 	n.Gen = uint32(gen)
 	// Comparing with the one spelling also refuses upper case, signs, an
 	// unknown kind and a fan-out folder that does not fit the ID.
-	if errTenant != nil || errID != nil || errGen != nil || n.String() != s {
+	if n.Kind == 0 || errTenant != nil || errID != nil || errGen != nil || n.String() != s {
 		return Name{}, fmt.Errorf("%w: %q", ErrName, s)
 	}
 	return n, nil

@@ -1,7 +1,6 @@
 package cas
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"io/fs"
 	"sync"
 	"sync/atomic"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 
 	"leafproof/merkle"
 )
@@ -77,7 +74,7 @@ func (s *Store) openWhole(ctx context.Context, tenant Tenant, root merkle.Root, 
 		}
 		return nil, err
 	}
-	pages := newNodePages(nodes)
+	pages := &nodePages{o: nodes}
 	r := &Reader{
 		root: root, size: size, tree: merkle.NewTree(root, size, pages),
 		s: s, tenant: tenant, data: data, nodes: pages,
@@ -230,7 +227,7 @@ func (r *Reader) load(group int64, p []byte) error {
 		if err = r.tree.VerifyGroups(group, p); err == nil {
 			return nil
 		}
-		r.nodes.pages.Purge() // they are not verified: look again next time
+		r.nodes.forget() // they are not verified: look again next time
 		if errors.Is(err, merkle.ErrMismatch) || errors.Is(err, merkle.ErrMalformed) {
 			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
@@ -239,23 +236,23 @@ func (r *Reader) load(group int64, p []byte) error {
 	return &Error{Op: "read", Root: r.root, Start: start, End: start + int64(len(p)), Err: err}
 }
 
-// nodePages reads an outboard by pages and keeps some: a verification takes two
-// nodes a level, 32 bytes each, most of them near to those of the last one. Its
-// bytes are as untrusted as the object's.
+// nodePages reads an outboard by pages and keeps some, each in the one slot
+// that its number allows: a verification takes two nodes a level, most of them
+// near to those of the last one. Its bytes are as untrusted as the object's.
 type nodePages struct {
-	o     Object
-	pages *lru.Cache[int64, []byte]
+	o Object
+
+	mu    sync.Mutex
+	slots [nodeSlots]struct {
+		page int64
+		data []byte // nil: empty
+	}
 }
 
 const (
 	nodePage  = 4 << 10
-	keptPages = 64 // kept, a quarter MiB a Reader
+	nodeSlots = 128 // half a MiB a Reader at most
 )
-
-func newNodePages(o Object) *nodePages {
-	pages, _ := lru.New[int64, []byte](keptPages) // fails for size ≤ 0 only
-	return &nodePages{o, pages}
-}
 
 // ReadAt implements [io.ReaderAt].
 func (n *nodePages) ReadAt(p []byte, off int64) (int, error) {
@@ -263,15 +260,35 @@ func (n *nodePages) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 || from+int64(len(p)) > nodePage {
 		return n.o.ReadAt(p, off)
 	}
-	data, ok := n.pages.Get(page)
-	if !ok {
-		data = make([]byte, nodePage)
-		got, err := n.o.ReadAt(data, page*nodePage)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	slot := &n.slots[page%nodeSlots]
+	if slot.data == nil || slot.page != page {
+		if cap(slot.data) == 0 {
+			slot.data = make([]byte, nodePage)
+		}
+		got, err := n.o.ReadAt(slot.data[:nodePage], page*nodePage)
 		if err != nil && err != io.EOF {
+			slot.data = nil
 			return 0, err
 		}
-		data = data[:got]
-		n.pages.Add(page, data)
+		slot.page, slot.data = page, slot.data[:got]
 	}
-	return bytes.NewReader(data).ReadAt(p, from)
+	if from >= int64(len(slot.data)) {
+		return 0, io.EOF
+	}
+	got := copy(p, slot.data[from:])
+	if got < len(p) {
+		return got, io.EOF
+	}
+	return got, nil
+}
+
+// forget drops what is kept.
+func (n *nodePages) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i := range n.slots {
+		n.slots[i].data = nil
+	}
 }
