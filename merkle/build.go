@@ -23,7 +23,8 @@ const (
 
 // BuildAt computes the root of the size bytes of r on all cores and writes the
 // sealed outboard, OutboardSize(size) bytes, to nodes, unless nodes is nil. The
-// nodes are written in no particular order, and concurrently.
+// nodes are written in no particular order and, as an [io.WriterAt] allows, by
+// several goroutines at once; r is read so too.
 //
 // It holds one buffer of 256 KiB a core whatever the size. A reader that ends
 // before size bytes or goes on after them is ErrChanged; a size below 0 is

@@ -7,15 +7,22 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"leafproof/merkle"
 )
 
-// ram is an io.WriterAt and io.ReaderAt in memory.
-type ram struct{ b []byte }
+// ram is an io.WriterAt and io.ReaderAt in memory. Like every io.WriterAt it
+// bears parallel writes.
+type ram struct {
+	b  []byte
+	mu sync.Mutex
+}
 
 func (r *ram) WriteAt(p []byte, off int64) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if need := int(off) + len(p); need > len(r.b) {
 		r.b = append(r.b, make([]byte, need-len(r.b))...)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/zeebo/blake3"
@@ -124,7 +125,7 @@ func TestBuilderSplits(t *testing.T) {
 }
 
 func TestBuilderAllocatesNothing(t *testing.T) {
-	b := merkle.NewBuilder(&ram{make([]byte, 1<<20)})
+	b := merkle.NewBuilder(&ram{b: make([]byte, 1<<20)})
 	data := pattern(1<<20, 1)
 	if n := testing.AllocsPerRun(10, func() { b.Write(data) }); n > 0.5 {
 		t.Errorf("a Write of 1 MiB allocates %v times", n)
@@ -134,20 +135,21 @@ func TestBuilderAllocatesNothing(t *testing.T) {
 // broken fails every call after the first few.
 type broken struct {
 	ram
-	left int
+	left  int64
+	calls atomic.Int64
 }
 
 var errBroken = errors.New("the disk is full")
 
 func (b *broken) WriteAt(p []byte, off int64) (int, error) {
-	if b.left--; b.left < 0 {
+	if b.calls.Add(1) > b.left {
 		return 0, errBroken
 	}
 	return b.ram.WriteAt(p, off)
 }
 
 func (b *broken) ReadAt(p []byte, off int64) (int, error) {
-	if b.left--; b.left < 0 {
+	if b.calls.Add(1) > b.left {
 		return 0, errBroken
 	}
 	return b.ram.ReadAt(p, off)
@@ -191,7 +193,7 @@ func TestBuildAtErrors(t *testing.T) {
 		"longer than a task": {t.Context(), bytes.NewReader(data), 256 << 10, nil, merkle.ErrChanged},
 		"negative":           {t.Context(), bytes.NewReader(data), -1, nil, merkle.ErrRange},
 		"huge":               {t.Context(), bytes.NewReader(data), 1<<63 - 1, nil, merkle.ErrChanged},
-		"read error":         {t.Context(), &broken{ram{data}, 2}, size, nil, errBroken},
+		"read error":         {t.Context(), &broken{ram: ram{b: data}, left: 2}, size, nil, errBroken},
 		"write error":        {t.Context(), bytes.NewReader(data), size, &broken{}, errBroken},
 		"cancelled":          {done, bytes.NewReader(data), size, nil, context.Canceled},
 	} {

@@ -458,6 +458,61 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
+// places notes which bytes are read.
+type places struct {
+	io.ReaderAt
+	read []merkle.Range
+}
+
+func (p *places) ReadAt(b []byte, off int64) (int, error) {
+	p.read = append(p.read, merkle.Range{Start: off, End: off + int64(len(b))})
+	return p.ReaderAt.ReadAt(b, off)
+}
+
+// TestWriteReadsLittle: only the groups that hold selected leaves are read.
+func TestWriteReadsLittle(t *testing.T) {
+	data := pattern(1<<20, 1)
+	const g = merkle.GroupSize
+	for name, test := range map[string]struct{ ranges, want []merkle.Range }{
+		"one leaf":       {[]merkle.Range{{Start: 5*g + 3000, End: 5*g + 3001}}, []merkle.Range{{Start: 5 * g, End: 6 * g}}},
+		"two far leaves": {[]merkle.Range{{Start: 0, End: 1}, {Start: 60 * g, End: 60*g + 1}}, []merkle.Range{{Start: 0, End: g}, {Start: 60 * g, End: 61 * g}}},
+		"over a border":  {[]merkle.Range{{Start: 8*g - 1, End: 8*g + 1}}, []merkle.Range{{Start: 7 * g, End: 9 * g}}},
+		"whole groups":   {[]merkle.Range{{Start: 8 * g, End: 12 * g}}, []merkle.Range{{Start: 8 * g, End: 12 * g}}},
+		"the end":        {[]merkle.Range{{Start: 1 << 20, End: 1 << 20}}, []merkle.Range{{Start: 63 * g, End: 64 * g}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &places{ReaderAt: bytes.NewReader(data)}
+			if err := merkle.WriteBody(io.Discard, tree(t, data), r, leaves(t, 1<<20, test.ranges...)); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(r.read, test.want) {
+				t.Errorf("read %v, want %v", r.read, test.want)
+			}
+		})
+	}
+}
+
+// TestSliceTooMany: a head that announces too many ranges is refused at once,
+// not after its ranges have filled the memory.
+func TestSliceTooMany(t *testing.T) {
+	in := strings.NewReader("lps1\x00\x81\x80\x40" + strings.Repeat("\x01\x00", 1<<20+1))
+	before := in.Len()
+	if _, err := merkle.NewSliceReader(in, merkle.Root{}); !errors.Is(err, merkle.ErrMalformed) {
+		t.Errorf("error = %v, want ErrMalformed", err)
+	}
+	if n := before - in.Len(); n > 64<<10 {
+		t.Errorf("%d bytes were read before it was refused", n)
+	}
+	var ranges []merkle.Range
+	for i := range int64(merkle.MaxSliceRanges + 1) {
+		ranges = append(ranges, merkle.Range{Start: 2048 * i, End: 2048*i + 1})
+	}
+	tr := merkle.NewTree(merkle.Root{}, 1<<40, nil)
+	if err := merkle.WriteSlice(io.Discard, tr, bytes.NewReader(nil), ranges, false); !errors.Is(err, merkle.ErrRange) {
+		t.Errorf("WriteSlice error = %v, want ErrRange", err)
+	}
+}
+
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errBroken }

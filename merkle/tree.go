@@ -47,7 +47,7 @@ func (t *Tree) VerifyGroups(first int64, data []byte) error {
 	if t.size == 0 {
 		n = 1
 	}
-	if t.size < 0 || first < 0 || n < 1 || first >= t.groups() || n > t.groups()-first ||
+	if t.size < 0 || first < 0 || n < 1 || n > t.groups()-first ||
 		int64(len(data)) != min((first+n)*GroupSize, t.size)-first*GroupSize {
 		return &Error{"verify", first * GroupSize, fmt.Errorf("%w: %d bytes from group %d on are not whole groups of %d bytes", ErrRange, len(data), first, t.size)}
 	}
