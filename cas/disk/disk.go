@@ -58,7 +58,7 @@ func Open(dir string) (*Backend, error) {
 		return nil, explain(dir, err)
 	}
 	b := New(root)
-	b.dir, b.close = dir, root.Close
+	b.close = root.Close
 	return b, nil
 }
 
@@ -92,7 +92,7 @@ func makeAll(dir string) error {
 // It is as durable as the file system's Sync; without a Link method it is for
 // one process only.
 func New(fsys afero.Fs) *Backend {
-	return &Backend{fsys: fsys, close: func() error { return nil }}
+	return &Backend{fsys: fsys, dir: fsys.Name(), close: func() error { return nil }}
 }
 
 // Close releases the directory. Open objects stay readable.

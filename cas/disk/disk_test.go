@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/afero"
@@ -14,6 +15,7 @@ import (
 	"leafproof/cas"
 	"leafproof/cas/castest"
 	"leafproof/cas/disk"
+	"leafproof/internal/rootfs"
 	"leafproof/merkle"
 )
 
@@ -158,6 +160,87 @@ func TestOtherFileSystem(t *testing.T) {
 	got := make([]byte, 2)
 	if _, err := r.Read(got); err != nil || string(got) != "bc" {
 		t.Errorf("Read = %q, %v", got, err)
+	}
+}
+
+// full is a file system where writing fails after some bytes, as a full, a
+// quota-bound or a read-only one does.
+type full struct {
+	*rootfs.FS
+	err  error
+	left int
+}
+
+type fullFile struct {
+	afero.File
+	full *full
+}
+
+func (f *full) OpenFile(name string, flag int, perm fs.FileMode) (afero.File, error) {
+	file, err := f.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &fullFile{file, f}, nil
+}
+
+func (f *fullFile) Write(p []byte) (int, error) {
+	if f.full.left -= len(p); f.full.left < 0 {
+		return 0, &fs.PathError{Op: "write", Path: f.Name(), Err: f.full.err}
+	}
+	return f.File.Write(p)
+}
+
+func (f *fullFile) WriteAt(p []byte, off int64) (int, error) {
+	if f.full.left -= len(p); f.full.left < 0 {
+		return 0, &fs.PathError{Op: "write", Path: f.Name(), Err: f.full.err}
+	}
+	return f.File.WriteAt(p, off)
+}
+
+// A full disk is ErrFull, other refusals name the folder; neither leaves
+// anything, and what was there stays readable.
+func TestFull(t *testing.T) {
+	for title, test := range map[string]struct {
+		err  error
+		want string
+		full bool
+	}{
+		"no space":  {syscall.ENOSPC, "no space left", true},
+		"quota":     {syscall.EDQUOT, "no space left", true},
+		"read-only": {syscall.EROFS, "is on a read-only file system", false},
+		"denied":    {syscall.EACCES, "no permission", false},
+		"broken":    {syscall.EIO, "input/output error", false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			dir := t.TempDir()
+			root, err := rootfs.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			put(t, disk.New(root), []byte("abc"))
+			for _, room := range []int{0, 100_000} {
+				b := disk.New(&full{root, test.err, room})
+				s := cas.New(b, cas.Options{})
+				for _, size := range []int{1000, 16_384, 1 << 20} {
+					_, err := s.Put(t.Context(), cas.TenantOf("full"), bytes.NewReader(make([]byte, size)), cas.Auto)
+					if room > size && size < 1<<20 {
+						continue
+					}
+					if errors.Is(err, cas.ErrFull) != test.full || err == nil ||
+						!strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
+						t.Errorf("Put of %d bytes with room for %d: error = %v", size, room, err)
+					}
+				}
+				r, err := b.Get(t.Context(), name([]byte("abc")), 0, -1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Close()
+			}
+			noTemps(t, dir)
+		})
 	}
 }
 
