@@ -1,0 +1,337 @@
+package catalogue
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"leafproof/merkle"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// SQLite is a Catalogue in one file, beside which SQLite keeps two of its own
+// (-wal and -shm) while the catalogue is open. Several processes may have one
+// file open at once, on one machine: the file does not belong on a network
+// file system.
+//
+// A commit is durable when it returns (WAL with synchronous=FULL: SQLite syncs
+// the -wal file at each commit, and the folder after it made that file).
+// SQLite cannot tell a -wal file that somebody cut from one that ended there.
+type SQLite struct {
+	path   string
+	reads  *sql.DB // a few connections that cannot write
+	writer *writer
+	stmts  statements
+	store  string
+	// clock is the latest time that Now returned, in microseconds.
+	clock  atomic.Int64
+	closed atomic.Bool
+}
+
+// statements are prepared once; database/sql keeps one per connection.
+type statements struct{ artifact, list, epoch, clock *sql.Stmt }
+
+// busyTimeout is how long SQLite waits for another process's commit, in
+// milliseconds.
+const busyTimeout = 10_000
+
+// columns are what scan takes.
+const columns = `seq, artifact_id, manifest_id, tenant, run, source_id, root, size,
+	envelope_root, envelope_size, created_at, expires_at, deleted_at, delete_reason`
+
+// CreateSQLite makes the catalogue of a new store and opens it. It refuses a
+// path where a file stands already, with [ErrExists]. After a crash there is
+// either no file at path or a whole catalogue.
+func CreateSQLite(path string) (*SQLite, error) {
+	if err := refuseExisting(path); err != nil {
+		return nil, err
+	}
+	if err := createFile(path); err != nil {
+		return nil, err
+	}
+	return OpenSQLite(path)
+}
+
+// OpenSQLite opens the catalogue at path. It never makes one: a missing file is
+// [ErrMissing], an empty, zero-filled, cut or foreign one [ErrDamaged], one with
+// a schema that this package does not know [ErrNewer], and one that cannot be
+// written [ErrReadOnly]. Their [Error] has a Hint.
+func OpenSQLite(path string) (*SQLite, error) {
+	if err := checkHeader(path); err != nil {
+		return nil, err
+	}
+	reads, err := openDB(path, "_pragma=query_only(1)")
+	if err != nil {
+		return nil, sqlError("open", path, path, err)
+	}
+	readers := max(4, runtime.GOMAXPROCS(0))
+	reads.SetMaxOpenConns(readers)
+	reads.SetMaxIdleConns(readers)
+	s := &SQLite{path: path, reads: reads}
+	if err := s.load(); err != nil {
+		reads.Close()
+		return nil, err
+	}
+	s.writer = newWriter(path)
+	return s, nil
+}
+
+// load reads what does not change, and thereby makes SQLite look at the file.
+func (s *SQLite) load() error {
+	ctx := context.Background()
+	var version int64
+	if err := s.reads.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+		return s.openFailed(err)
+	}
+	if version > schemaVersion {
+		return &Error{
+			Op: "open", Subject: s.path, Err: ErrNewer, Hint: hintNewer,
+			Detail: fmt.Sprintf("its schema has version %d, the newest known here is %d", version, schemaVersion),
+		}
+	}
+	if version != schemaVersion {
+		return s.openFailed(fmt.Errorf("%w: its schema has version %d", ErrDamaged, version))
+	}
+	if err := s.reads.QueryRowContext(ctx, `SELECT store_id FROM meta WHERE one = 1`).Scan(&s.store); err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			err = fmt.Errorf("%w: it does not name its store", ErrDamaged)
+		}
+		return s.openFailed(err)
+	}
+	for stmt, text := range map[**sql.Stmt]string{
+		&s.stmts.artifact: `SELECT ` + columns + ` FROM artifacts WHERE artifact_id = ?`,
+		&s.stmts.list: `SELECT ` + columns + ` FROM artifacts
+			WHERE state = 'committed' AND tenant = ? AND seq > ? ORDER BY seq LIMIT ?`,
+		&s.stmts.epoch: `SELECT policy_epoch FROM meta WHERE one = 1`,
+		&s.stmts.clock: `SELECT clock FROM meta WHERE one = 1`,
+	} {
+		var err error
+		if *stmt, err = s.reads.PrepareContext(ctx, text); err != nil {
+			return s.openFailed(err)
+		}
+	}
+	return nil
+}
+
+func (s *SQLite) openFailed(err error) error {
+	err = sqlError("open", s.path, s.path, err)
+	if e, ok := errors.AsType[*Error](err); ok && e.Hint == "" && errors.Is(err, ErrDamaged) {
+		e.Hint = hintRepair
+	}
+	return err
+}
+
+// Publish implements [Catalogue]. Calls that come at the same time share one
+// commit.
+func (s *SQLite) Publish(ctx context.Context, a Artifact) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	return s.write(ctx, &job{
+		op: "publish", subject: a.ArtifactID,
+		do: func(ctx context.Context, w *writer) error { return w.insert(ctx, a) },
+		applied: func(ctx context.Context) (bool, error) {
+			row, err := s.Artifact(ctx, a.ArtifactID)
+			if errors.Is(err, ErrNotFound) {
+				return false, nil
+			}
+			return err == nil && row.ManifestID == a.ManifestID, err
+		},
+	})
+}
+
+// Delete implements [Catalogue].
+func (s *SQLite) Delete(ctx context.Context, id, reason string, at time.Time) error {
+	if err := checkDelete(id, at); err != nil {
+		return err
+	}
+	return s.write(ctx, &job{
+		op: "delete", subject: id,
+		do: func(ctx context.Context, w *writer) error { return w.remove(ctx, id, reason, at) },
+		applied: func(ctx context.Context) (bool, error) {
+			row, err := s.Artifact(ctx, id)
+			return err == nil && row.DeletedAt != nil, err
+		},
+	})
+}
+
+func (s *SQLite) write(ctx context.Context, j *job) error {
+	j.now = s.tick(0)
+	if err := s.writer.run(ctx, j); err != nil {
+		return s.fail(j.op, j.subject, err)
+	}
+	return nil
+}
+
+// Artifact implements [Catalogue].
+func (s *SQLite) Artifact(ctx context.Context, id string) (Artifact, error) {
+	a, err := scan(s.stmts.artifact.QueryRowContext(ctx, id))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return Artifact{}, notFound("look up", id)
+	case err != nil:
+		return Artifact{}, s.fail("look up", id, err)
+	}
+	return a, nil
+}
+
+// List implements [Catalogue].
+func (s *SQLite) List(ctx context.Context, tenant string, after int64, limit int) ([]Artifact, error) {
+	if err := checkList(tenant, limit); err != nil {
+		return nil, err
+	}
+	rows, err := s.stmts.list.QueryContext(ctx, tenant, after, limit)
+	if err != nil {
+		return nil, s.fail("list", tenant, err)
+	}
+	defer rows.Close()
+	var list []Artifact
+	for rows.Next() {
+		a, err := scan(rows)
+		if err != nil {
+			return nil, s.fail("list", tenant, err)
+		}
+		list = append(list, a)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.fail("list", tenant, err)
+	}
+	return list, nil
+}
+
+// Epoch implements [Catalogue].
+func (s *SQLite) Epoch(ctx context.Context) (int64, error) {
+	var epoch int64
+	if err := s.stmts.epoch.QueryRowContext(ctx).Scan(&epoch); err != nil {
+		return 0, s.fail("read the epoch of", s.path, err)
+	}
+	return epoch, nil
+}
+
+// Now implements [Catalogue].
+func (s *SQLite) Now(ctx context.Context) (time.Time, error) {
+	var clock int64
+	if err := s.stmts.clock.QueryRowContext(ctx).Scan(&clock); err != nil {
+		return time.Time{}, s.fail("read the clock of", s.path, err)
+	}
+	return time.UnixMicro(s.tick(clock)).UTC(), nil
+}
+
+// tick returns the latest of the machine's clock, what it returned before, and
+// least, in microseconds.
+func (s *SQLite) tick(least int64) int64 {
+	now := max(least, time.Now().UnixMicro())
+	for {
+		last := s.clock.Load()
+		if last >= now {
+			return last
+		}
+		if s.clock.CompareAndSwap(last, now) {
+			return now
+		}
+	}
+}
+
+// StoreID implements [Catalogue].
+func (s *SQLite) StoreID(context.Context) (string, error) {
+	if s.closed.Load() {
+		return "", s.fail("read the id of", s.path, ErrClosed)
+	}
+	return s.store, nil
+}
+
+// Close implements [Catalogue]. The last process that closes a catalogue folds
+// the -wal file into it.
+func (s *SQLite) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return errors.Join(s.writer.close(), s.reads.Close())
+}
+
+// fail wraps an error once.
+func (s *SQLite) fail(op, subject string, err error) error {
+	if s.closed.Load() && !errors.Is(err, context.Canceled) {
+		return &Error{Op: op, Subject: subject, Err: ErrClosed}
+	}
+	return sqlError(op, subject, s.path, err)
+}
+
+// scan reads one row. A row that no writer of this package made is damage.
+func scan(row interface{ Scan(...any) error }) (Artifact, error) {
+	var (
+		a                  Artifact
+		root, envelopeRoot []byte
+		created            int64
+		expires, deleted   *int64
+		reason             *string
+	)
+	err := row.Scan(&a.Seq, &a.ArtifactID, &a.ManifestID, &a.Tenant, &a.Run, &a.SourceID, &root, &a.Size,
+		&envelopeRoot, &a.EnvelopeSize, &created, &expires, &deleted, &reason)
+	if err != nil {
+		return Artifact{}, err
+	}
+	if len(root) != len(a.Root) || len(envelopeRoot) != len(a.EnvelopeRoot) {
+		return Artifact{}, fmt.Errorf("%w: a root in the row of %s has the wrong length", ErrDamaged, a.ArtifactID)
+	}
+	a.Root, a.EnvelopeRoot = merkle.Root(root), merkle.Root(envelopeRoot)
+	a.CreatedAt = time.UnixMicro(created).UTC()
+	a.ExpiresAt, a.DeletedAt = fromMicro(expires), fromMicro(deleted)
+	if reason != nil {
+		a.DeleteReason = *reason
+	}
+	return a, nil
+}
+
+func fromMicro(us *int64) *time.Time {
+	if us == nil {
+		return nil
+	}
+	return new(time.UnixMicro(*us).UTC())
+}
+
+func toMicro(t *time.Time) *int64 {
+	if t == nil {
+		return nil
+	}
+	return new(t.UnixMicro())
+}
+
+// openDB prepares connections to an existing file; the first use opens one.
+func openDB(path string, params ...string) (*sql.DB, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	abs = filepath.ToSlash(abs)
+	if !strings.HasPrefix(abs, "/") {
+		abs = "/" + abs // C:/… is file:///C:/…
+	}
+	params = append([]string{
+		"mode=rw", // SQLite would make a missing file
+		"_defensive=1", "_dqs=0", "_error_rc=1",
+		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout),
+	}, params...)
+	name := url.URL{Scheme: "file", Path: abs, RawQuery: strings.Join(params, "&")}
+	return sql.Open("sqlite", name.String())
+}
+
+// refuseExisting also refuses what SQLite would take for a part of the new
+// catalogue: it would replay the -wal file of one that is gone.
+func refuseExisting(path string) error {
+	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
+		if _, err := os.Lstat(path + suffix); err == nil {
+			return &Error{Op: "create", Subject: path + suffix, Err: ErrExists}
+		}
+	}
+	return nil
+}
