@@ -85,3 +85,20 @@ func BenchmarkFindPointer(b *testing.B) {
 		}
 	}
 }
+
+// Records of the length that real events have.
+func BenchmarkRunLong(b *testing.B) {
+	var buf bytes.Buffer
+	for i := range 20_000 {
+		fmt.Fprintf(&buf, `{"id":%d,"status":"%s","title":"disk %d is full on host %d","detail":{"status":"open","trace":"%0200d"},"message":"%0200d"}`+"\n", i, []string{"open", "shut"}[i&1], i, i%97, i, i)
+	}
+	src := buf.Bytes()
+	m, w := build(b, src, layout(b, "ndjson", "", nil)), where(b, `@.status == "open"`)
+	b.SetBytes(int64(len(src)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := selector.Run(b.Context(), bytes.NewReader(src), m.m, m.layout, w, selector.Position{}, selector.Budget{}, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

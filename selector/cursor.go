@@ -103,7 +103,7 @@ func decodeCursor(s string) ([]byte, error) {
 	if len(s) != base64.RawURLEncoding.EncodedLen(cursorSize) {
 		return nil, fail("cursor", -1, ErrCursorMalformed, "%d characters, want %d", len(s), base64.RawURLEncoding.EncodedLen(cursorSize))
 	}
-	p, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	p, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil || len(p) != cursorSize {
 		return nil, fail("cursor", -1, ErrCursorMalformed, "not base64url")
 	}

@@ -20,9 +20,11 @@ func parseDecimal(raw, scratch []byte, l Limits) (d decimal, ok bool) {
 		d.neg, raw = true, raw[1:]
 	}
 	var e int64
-	if i := bytes.IndexAny(raw, "eE"); i >= 0 {
-		e = parseExponent(raw[i+1:])
-		raw = raw[:i]
+	for i, c := range raw {
+		if c|0x20 == 'e' {
+			e, raw = parseExponent(raw[i+1:]), raw[:i]
+			break
+		}
 	}
 	digits := scratch[:0]
 	point := int64(len(raw))

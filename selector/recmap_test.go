@@ -215,23 +215,43 @@ func containsAny(s, alternatives string) bool {
 	return false
 }
 
-// A map that is not filled greedily is another spelling, and refused.
-func TestMapNotGreedy(t *testing.T) {
+// Two more spellings of the spans of "a\nb\n", both refused: pages that are not
+// filled, and a varint that is not minimal.
+func TestMapOtherSpellings(t *testing.T) {
 	le := binary.LittleEndian
-	p := make([]byte, 3*1024)
 	root, l := merkle.Sum([]byte("a\nb\n")), selector.Layout{Format: "text"}
-	copy(p, "LFPRMAP1")
-	copy(p[8:], root[:])
-	le.PutUint64(p[40:], 4)
 	digest := l.Digest()
-	copy(p[48:], digest[:])
-	le.PutUint64(p[80:], 2)
-	le.PutUint64(p[88:], 2)
-	copy(p[1024+16:], []byte{1, 0, 2, 0, 0, 1})
-	copy(p[2048:], []byte{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 1, 1})
-	w := selector.MapWant{Root: root, Size: 4, Layout: l, Records: 2, MapSize: 3072}
-	if _, err := selector.MapSpans(p[:1024], p[1024:], 1, 0, 2, w); !errors.Is(err, selector.ErrMap) || !containsAny(err.Error(), "fits into the page before") {
-		t.Errorf("MapSpans: %v", err)
+	for name, test := range map[string]struct {
+		pages  [][]byte // their beginnings
+		detail string
+	}{
+		"canonical": {[][]byte{append(make([]byte, 16), 2, 0, 4, 0, 0, 1, 1, 1)}, ""},
+		"not filled": {[][]byte{
+			append(make([]byte, 16), 1, 0, 2, 0, 0, 1),
+			{1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, 0, 1, 1},
+		}, "fits into the page before"},
+		"not minimal": {[][]byte{append(make([]byte, 16), 2, 0, 5, 0, 0x80, 0, 1, 1, 1)}, "not minimal"},
+		"cut off":     {[][]byte{append(make([]byte, 16), 2, 0, 4, 0, 0, 1, 1, 0x81)}, "not minimal"},
+	} {
+		p := make([]byte, 1024*(1+len(test.pages)))
+		copy(p, "LFPRMAP1")
+		copy(p[8:], root[:])
+		le.PutUint64(p[40:], 4)
+		copy(p[48:], digest[:])
+		le.PutUint64(p[80:], 2)
+		le.PutUint64(p[88:], uint64(len(test.pages)))
+		for i, page := range test.pages {
+			copy(p[1024*(1+i):], page)
+		}
+		w := selector.MapWant{Root: root, Size: 4, Layout: l, Records: 2, MapSize: int64(len(p))}
+		got, err := selector.MapSpans(p[:1024], p[1024:], 1, 0, 2, w)
+		if test.detail == "" {
+			if want := []selector.Span{{Start: 0, End: 1}, {Start: 2, End: 3}}; err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+		} else if !errors.Is(err, selector.ErrMap) || !containsAny(err.Error(), test.detail) {
+			t.Errorf("%s: %v, want %s", name, err, test.detail)
+		}
 	}
 }
 

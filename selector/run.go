@@ -117,7 +117,9 @@ func (r *runner) run(ctx context.Context, m *Map) error {
 				r.stop(StopBudget)
 				return nil
 			}
-			err = r.record(s)
+			if err = r.record(s); err == nil {
+				continue
+			}
 		}
 		switch {
 		case errors.Is(err, errStopped):

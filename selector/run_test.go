@@ -265,6 +265,12 @@ func TestCursor(t *testing.T) {
 			}
 		})
 	}
+	// Parts do not run into one another, whatever is in them.
+	zeros := strings.Repeat("\x00", 8)
+	s2 := selector.SealCursor(key, "key-1", with(func(b *selector.Binding) { b.Principal, b.Tenant = "p"+zeros+"x", "t" }), pos, now.Add(time.Minute))
+	if _, err := selector.OpenCursor(key, with(func(b *selector.Binding) { b.Principal, b.Tenant = "p", "x"+zeros+"t" }), now, s2); !errors.Is(err, selector.ErrCursorScope) {
+		t.Errorf("parts run together: %v", err)
+	}
 	// Every single character changed is refused, and none as another query's.
 	for i := range len(s) {
 		c := byte('A')
