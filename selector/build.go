@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"leafproof/merkle"
@@ -274,23 +275,11 @@ func (b *builder) csvHeader(s Span, broken bool) error {
 			return fail("records", s.Start, ErrNotRecords, "the name of csv column %d is not plain UTF-8", i)
 		}
 	}
-	if given := b.layout.Dialect.Columns; len(given) > 0 && !equalNames(given, names) {
+	if given := b.layout.Dialect.Columns; len(given) > 0 && !slices.Equal(given, names) {
 		return fail("records", s.Start, ErrNotRecords, "the csv header has other columns than the layout")
 	}
 	b.layout.Dialect.Columns = names
 	return nil
-}
-
-func equalNames(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // array lists the elements of the array at the layout's pointer.

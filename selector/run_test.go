@@ -179,7 +179,7 @@ func TestRunInterrupted(t *testing.T) {
 	}
 }
 
-type broken struct{ at int64 }
+type broken struct{}
 
 var errDisk = errors.New("disk on fire")
 
