@@ -38,7 +38,7 @@ func signer(name string) ed25519.PrivateKey {
 // tree hashes data and returns its tree.
 func tree(t testing.TB, data []byte) *merkle.Tree {
 	t.Helper()
-	var nodes memory
+	nodes := memory{make([]byte, merkle.OutboardSize(int64(len(data))))} // written to by several goroutines
 	root, err := merkle.BuildAt(context.Background(), bytes.NewReader(data), int64(len(data)), &nodes)
 	if err != nil {
 		t.Fatal(err)

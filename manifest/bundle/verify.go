@@ -125,24 +125,37 @@ func open(r io.ReaderAt, size int64) (*header, *io.SectionReader, error) {
 }
 
 func openHeader(rest *io.SectionReader) (*header, *io.SectionReader, error) {
-	buf := make([]byte, min(rest.Size(), MaxHeader+1))
-	n, err := rest.ReadAt(buf, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
+	line, err := readLine(rest)
+	if err != nil {
 		return nil, nil, err
 	}
-	end := bytes.IndexByte(buf[:n], '\n')
-	if end < 0 {
-		return nil, nil, malformed("header", "no end of line within %d bytes", len(buf))
-	}
 	var h header
-	if err := manifest.DecodeLimit(buf[:end], &h, MaxHeader, manifest.MaxDepth); err != nil {
+	if err := manifest.DecodeLimit(line, &h, MaxHeader, manifest.MaxDepth); err != nil {
 		return nil, nil, &Error{At: "header", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
 	}
 	if n := len(h.Claims); n < 1 || n > MaxClaims {
 		return nil, nil, malformed("header/claims", "%d claims, one to %d are allowed", n, MaxClaims)
 	}
-	off := int64(end) + 1
+	off := int64(len(line)) + 1
 	return &h, io.NewSectionReader(rest, off, rest.Size()-off), nil
+}
+
+// readLine returns the first line of at most MaxHeader bytes, without its end. It
+// allocates no more than four times what the line needs.
+func readLine(r *io.SectionReader) ([]byte, error) {
+	for limit := int64(64 << 10); ; limit *= 4 {
+		buf := make([]byte, min(r.Size(), limit, MaxHeader+1))
+		n, err := r.ReadAt(buf, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if end := bytes.IndexByte(buf[:n], '\n'); end >= 0 {
+			return buf[:end], nil
+		}
+		if int64(len(buf)) < limit {
+			return nil, malformed("header", "no end of line within %d bytes", len(buf))
+		}
+	}
 }
 
 // checker checks the claims of one bundle.
