@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -148,9 +149,19 @@ func TestParseEnvelopeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	swapped := []any{both.Signatures[1], both.Signatures[0]}
-	many := make([]any, 17)
-	for i := range many {
-		many[i] = both.Signatures[0]
+	most := env
+	for i := range 15 {
+		key, _ := testKey(fmt.Sprint(i))
+		if most, err = most.Cosign(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := manifest.ParseEnvelope(most.Bytes()); err != nil {
+		t.Errorf("16 signatures: %v", err)
+	}
+	many, err := most.Cosign(two)
+	if !errors.Is(err, manifest.ErrMalformed) || len(many.Signatures) != 17 {
+		t.Errorf("Cosign to %d signatures: %v", len(many.Signatures), err)
 	}
 	sig := env.Signatures[0]
 	for name, test := range map[string]struct {
@@ -163,7 +174,7 @@ func TestParseEnvelopeRefuses(t *testing.T) {
 		"unknown member":  {"/signed", true},
 		"other case":      {"/Payload", "eA=="},
 		"no signatures":   {"/signatures", []any{}},
-		"17 signatures":   {"/signatures", many},
+		"17 signatures":   {"/signatures", many.Signatures},
 		"one key twice":   {"/signatures", []any{sig, sig}},
 		"not sorted":      {"/signatures", swapped},
 		"no padding":      {"/payload", strings.TrimRight(base64.StdEncoding.EncodeToString([]byte("x")), "=")},

@@ -337,6 +337,9 @@ func TestDecode(t *testing.T) {
 				return
 			}
 			e, _ := errors.AsType[*manifest.Error](err)
+			if strings.HasPrefix(name, "unknown") && !strings.Contains(err.Error(), "unknown member") {
+				t.Errorf("error = %v does not say that the member is unknown", err)
+			}
 			if e == nil || !errors.Is(err, manifest.ErrMalformed) || !strings.HasPrefix(e.At, test.at) {
 				t.Errorf("error = %v, want ErrMalformed at %s", err, test.at)
 			}

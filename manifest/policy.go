@@ -205,9 +205,7 @@ func (p *Policy) Judge(role, tenant, source, fingerprint string, at time.Time) (
 }
 
 func matchAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		return p == "*" || name != "" && matchPattern(p, name)
-	})
+	return slices.ContainsFunc(patterns, func(p string) bool { return matchPattern(p, name) })
 }
 
 // String writes the policy as text that [ParsePolicy] reads back to the same
