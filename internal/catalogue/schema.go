@@ -1,12 +1,9 @@
 package catalogue
 
 import (
-	"bytes"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -19,6 +16,8 @@ const (
 	// schemaVersion is the newest schema that this package knows, in
 	// SQLite's user_version.
 	schemaVersion = 1
+	// pageBytes is the size of an SQLite page.
+	pageBytes = 4096
 )
 
 // schema is what a new catalogue holds. Times are microseconds since 1970 in
@@ -66,61 +65,54 @@ const (
 	hintInUse  = "another process holds the catalogue for too long; try again"
 )
 
-// checkHeader refuses a file that is not a whole catalogue, before SQLite
-// opens it: SQLite would make a database of an empty file, and would change a
-// database of another program.
-func checkHeader(path string) error {
-	damaged := func(format string, args ...any) error {
-		return &Error{Op: "open", Subject: path, Err: ErrDamaged, Detail: fmt.Sprintf(format, args...), Hint: hintRepair}
-	}
+// checkFile refuses what SQLite must not open: it would make a file that is
+// missing, and a database of an empty one. It only asks for the file's state:
+// to open and close the file here would end the locks that SQLite holds on it
+// for another handle of this process (POSIX locks belong to the process).
+func checkFile(path string) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &Error{Op: "open", Subject: path, Err: ErrMissing, Hint: hintInit}
 	case err != nil:
-		return openError(path, err)
+		if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+			err = pathErr.Err
+		}
+		return &Error{Op: "open", Subject: path, Err: err}
 	case !info.Mode().IsRegular():
-		return damaged("it is not a regular file")
-	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return openError(path, err)
-	}
-	defer f.Close()
-	const (
-		magic             = "SQLite format 3\x00"
-		headerSize        = 100
-		applicationIDAt   = 68
-		smallestPageBytes = 512
-	)
-	header := make([]byte, headerSize)
-	n, err := io.ReadFull(f, header)
-	header = header[:n]
-	switch {
-	case n == 0 && errors.Is(err, io.EOF):
-		return damaged("the file is empty")
-	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
-		return openError(path, err)
-	case len(bytes.TrimLeft(header, "\x00")) == 0:
-		return damaged("the file is filled with zeros")
-	case !bytes.HasPrefix(header, []byte(magic)):
-		return damaged("it is not an SQLite file")
-	case n < headerSize || info.Size() < smallestPageBytes:
-		return damaged("the file was cut to %d bytes", info.Size())
-	}
-	if id := binary.BigEndian.Uint32(header[applicationIDAt:]); id != applicationID {
-		return damaged("it is an SQLite file of another program (application id %#x)", id)
+		return damaged(path, "it is not a regular file")
+	case info.Size() == 0:
+		return damaged(path, "the file is empty")
+	case info.Size()%pageBytes != 0 && emptyWAL(path):
+		// SQLite reads zeros for the rest of a page. A crash can leave such a
+		// file too, but then with what is missing in the -wal file.
+		return damaged(path, fmt.Sprintf("its %d bytes are not whole pages of %d", info.Size(), pageBytes))
 	}
 	return nil
 }
 
-// openError reports a failure of the operating system to open the file.
-func openError(path string, err error) error {
-	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
-		err = pathErr.Err
+func emptyWAL(path string) bool {
+	info, err := os.Stat(path + "-wal")
+	return err != nil || info.Size() == 0
+}
+
+// checkSchema refuses a database that is no catalogue, and one with a schema
+// that this package does not know.
+func checkSchema(path string, id, version int64) error {
+	switch {
+	case id != applicationID:
+		return damaged(path, fmt.Sprintf("it is a database of another program (application id %#x)", id))
+	case version > schemaVersion:
+		return &Error{
+			Op: "open", Subject: path, Err: ErrNewer, Hint: hintNewer,
+			Detail: fmt.Sprintf("its schema has version %d, the newest known here is %d", version, schemaVersion),
+		}
+	case version != schemaVersion:
+		return damaged(path, fmt.Sprintf("its schema has version %d", version))
 	}
-	if errors.Is(err, fs.ErrPermission) || isReadOnly(err) {
-		return &Error{Op: "open", Subject: path, Err: ErrReadOnly, Detail: err.Error(), Hint: hintWrite}
-	}
-	return &Error{Op: "open", Subject: path, Err: err}
+	return nil
+}
+
+func damaged(path, detail string) error {
+	return &Error{Op: "open", Subject: path, Err: ErrDamaged, Detail: detail, Hint: hintRepair}
 }

@@ -48,6 +48,12 @@ func sqlError(op, subject, path string, err error) error {
 	return e
 }
 
+// isBusy reports that another connection holds the lock asked for.
+func isBusy(err error) bool {
+	engine, ok := errors.AsType[*sqlite.Error](err)
+	return ok && primary(engine) == sqlite3.SQLITE_BUSY
+}
+
 // isIOError reports a read, write or sync that failed.
 func isIOError(err error) bool {
 	engine, ok := errors.AsType[*sqlite.Error](err)

@@ -40,9 +40,8 @@ type SQLite struct {
 // statements are prepared once; database/sql keeps one per connection.
 type statements struct{ artifact, list, epoch, clock *sql.Stmt }
 
-// busyTimeout is how long SQLite waits for another process's commit, in
-// milliseconds.
-const busyTimeout = 10_000
+// busyTimeout is how long a call waits for other processes.
+const busyTimeout = 10 * time.Second
 
 // columns are what scan takes.
 const columns = `seq, artifact_id, manifest_id, tenant, run, source_id, root, size,
@@ -66,7 +65,7 @@ func CreateSQLite(path string) (*SQLite, error) {
 // a schema that this package does not know [ErrNewer], and one that cannot be
 // written [ErrReadOnly]. Their [Error] has a Hint.
 func OpenSQLite(path string) (*SQLite, error) {
-	if err := checkHeader(path); err != nil {
+	if err := checkFile(path); err != nil {
 		return nil, err
 	}
 	reads, err := openDB(path, "_pragma=query_only(1)")
@@ -88,18 +87,14 @@ func OpenSQLite(path string) (*SQLite, error) {
 // load reads what does not change, and thereby makes SQLite look at the file.
 func (s *SQLite) load() error {
 	ctx := context.Background()
-	var version int64
-	if err := s.reads.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&version); err != nil {
+	var id, version int64
+	err := s.reads.QueryRowContext(ctx, `SELECT application_id, user_version
+		FROM pragma_application_id, pragma_user_version`).Scan(&id, &version)
+	if err != nil {
 		return s.openFailed(err)
 	}
-	if version > schemaVersion {
-		return &Error{
-			Op: "open", Subject: s.path, Err: ErrNewer, Hint: hintNewer,
-			Detail: fmt.Sprintf("its schema has version %d, the newest known here is %d", version, schemaVersion),
-		}
-	}
-	if version != schemaVersion {
-		return s.openFailed(fmt.Errorf("%w: its schema has version %d", ErrDamaged, version))
+	if err := checkSchema(s.path, id, version); err != nil {
+		return err
 	}
 	if err := s.reads.QueryRowContext(ctx, `SELECT store_id FROM meta WHERE one = 1`).Scan(&s.store); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
@@ -122,12 +117,12 @@ func (s *SQLite) load() error {
 	return nil
 }
 
+// openFailed reports what SQLite or scan found wrong with the file.
 func (s *SQLite) openFailed(err error) error {
-	err = sqlError("open", s.path, s.path, err)
-	if e, ok := errors.AsType[*Error](err); ok && e.Hint == "" && errors.Is(err, ErrDamaged) {
-		e.Hint = hintRepair
+	if errors.Is(err, ErrDamaged) {
+		return &Error{Op: "open", Subject: s.path, Err: err, Hint: hintRepair}
 	}
-	return err
+	return sqlError("open", s.path, s.path, err)
 }
 
 // Publish implements [Catalogue]. Calls that come at the same time share one
@@ -255,7 +250,7 @@ func (s *SQLite) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	return errors.Join(s.writer.close(), s.reads.Close())
+	return errors.Join(s.reads.Close(), s.writer.close())
 }
 
 // fail wraps an error once.
@@ -319,7 +314,7 @@ func openDB(path string, params ...string) (*sql.DB, error) {
 	params = append([]string{
 		"mode=rw", // SQLite would make a missing file
 		"_defensive=1", "_dqs=0", "_error_rc=1",
-		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout),
+		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout.Milliseconds()),
 	}, params...)
 	name := url.URL{Scheme: "file", Path: abs, RawQuery: strings.Join(params, "&")}
 	return sql.Open("sqlite", name.String())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -159,7 +160,7 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
-	if err := w.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+	if err := w.begin(ctx); err != nil {
 		return err
 	}
 	clock := int64(0)
@@ -174,6 +175,20 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 		return err
 	}
 	return w.exec(ctx, `COMMIT`)
+}
+
+// begin waits for the other processes' commits. It asks far more often than
+// SQLite's own busy handler, whose sleeps of up to 100 ms never meet the short
+// gaps that a busy process leaves between two commits: that one then wins
+// nearly every time.
+func (w *writer) begin(ctx context.Context) error {
+	for until := time.Now().Add(busyTimeout); ; {
+		err := w.exec(ctx, `BEGIN IMMEDIATE`)
+		if !isBusy(err) || time.Now().After(until) {
+			return err
+		}
+		time.Sleep(100*time.Microsecond + rand.N(400*time.Microsecond))
+	}
 }
 
 // insert publishes a, or refuses.
@@ -269,14 +284,22 @@ func (w *writer) connect(ctx context.Context) (err error) {
 	if err := setWAL(ctx, w.conn); err != nil {
 		return errors.Join(err, w.disconnect())
 	}
+	if _, err := w.conn.ExecContext(ctx, `PRAGMA busy_timeout = 0`); err != nil { // see begin
+		return errors.Join(err, w.disconnect())
+	}
 	return nil
 }
 
 // disconnect drops the connection and with it a transaction that is open.
+// Statements come first: database/sql leaves those of a Conn to their owner,
+// and with one left SQLite keeps the connection and its locks.
 func (w *writer) disconnect() error {
 	var err error
+	for _, stmt := range w.stmts {
+		err = errors.Join(err, stmt.Close())
+	}
 	if w.conn != nil {
-		err = w.conn.Close()
+		err = errors.Join(err, w.conn.Close())
 	}
 	if w.db != nil {
 		err = errors.Join(err, w.db.Close())
