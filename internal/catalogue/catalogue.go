@@ -61,6 +61,9 @@ type Catalogue interface {
 	// of Seq, without deleted ones; at most limit, which is from 1 to
 	// [MaxList]. Fewer than limit are the last ones.
 	List(ctx context.Context, tenant string, after int64, limit int) ([]Artifact, error)
+	// Tenants returns the tenants that have artifacts which are not deleted, in
+	// the order of their bytes.
+	Tenants(ctx context.Context) ([]string, error)
 	// Delete ends an artifact. Its row stays, and its id is never free again.
 	// Deleting it again changes nothing and is not an error. An unknown id is
 	// ErrNotFound.

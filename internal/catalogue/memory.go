@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -85,6 +86,23 @@ func (m *Memory) List(ctx context.Context, tenant string, after int64, limit int
 		}
 	}
 	return list, nil
+}
+
+// Tenants implements [Catalogue].
+func (m *Memory) Tenants(ctx context.Context) ([]string, error) {
+	err := m.open(ctx)
+	defer m.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	var tenants []string
+	for _, a := range m.rows {
+		if a.DeletedAt == nil {
+			tenants = append(tenants, a.Tenant)
+		}
+	}
+	slices.Sort(tenants)
+	return slices.Compact(tenants), nil
 }
 
 // Delete implements [Catalogue].

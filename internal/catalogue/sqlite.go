@@ -38,7 +38,7 @@ type SQLite struct {
 }
 
 // statements are prepared once; database/sql keeps one per connection.
-type statements struct{ artifact, list, epoch, clock *sql.Stmt }
+type statements struct{ artifact, list, tenants, epoch, clock *sql.Stmt }
 
 // busyTimeout is how long a call waits for other processes.
 const busyTimeout = 10 * time.Second
@@ -106,8 +106,9 @@ func (s *SQLite) load() error {
 		&s.stmts.artifact: `SELECT ` + columns + ` FROM artifacts WHERE artifact_id = ?`,
 		&s.stmts.list: `SELECT ` + columns + ` FROM artifacts
 			WHERE state = 'committed' AND tenant = ? AND seq > ? ORDER BY seq LIMIT ?`,
-		&s.stmts.epoch: `SELECT policy_epoch FROM meta WHERE one = 1`,
-		&s.stmts.clock: `SELECT clock FROM meta WHERE one = 1`,
+		&s.stmts.tenants: `SELECT DISTINCT tenant FROM artifacts WHERE state = 'committed' ORDER BY tenant`,
+		&s.stmts.epoch:   `SELECT policy_epoch FROM meta WHERE one = 1`,
+		&s.stmts.clock:   `SELECT clock FROM meta WHERE one = 1`,
 	} {
 		var err error
 		if *stmt, err = s.reads.PrepareContext(ctx, text); err != nil {
@@ -201,6 +202,27 @@ func (s *SQLite) List(ctx context.Context, tenant string, after int64, limit int
 		return nil, s.fail("list", tenant, err)
 	}
 	return list, nil
+}
+
+// Tenants implements [Catalogue].
+func (s *SQLite) Tenants(ctx context.Context) ([]string, error) {
+	rows, err := s.stmts.tenants.QueryContext(ctx)
+	if err != nil {
+		return nil, s.fail("list the tenants of", s.path, err)
+	}
+	defer rows.Close()
+	var tenants []string
+	for rows.Next() {
+		var t string
+		if err := rows.Scan(&t); err != nil {
+			return nil, s.fail("list the tenants of", s.path, err)
+		}
+		tenants = append(tenants, t)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, s.fail("list the tenants of", s.path, err)
+	}
+	return tenants, nil
 }
 
 // Epoch implements [Catalogue].

@@ -273,6 +273,15 @@ func tenantsApart(t *testing.T, c catalogue.Catalogue) {
 			t.Errorf("List(%q) = %d rows, %v, want %d", tenant, len(list), err, want)
 		}
 	}
+	if got, err := c.Tenants(t.Context()); err != nil || !slices.Equal(got, []string{"A", "a", "b"}) {
+		t.Errorf("Tenants = %q, %v", got, err)
+	}
+	if err := c.Delete(t.Context(), artifact(1).ArtifactID, "", time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Tenants(t.Context()); err != nil || !slices.Equal(got, []string{"A", "a"}) {
+		t.Errorf("Tenants after the only artifact of b was deleted = %q, %v", got, err)
+	}
 }
 
 func refusesLimit(t *testing.T, c catalogue.Catalogue) {
