@@ -1,0 +1,252 @@
+package leafproof
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"leafproof/cas"
+	"leafproof/internal/catalogue"
+	"leafproof/internal/gate"
+	"leafproof/manifest"
+	"leafproof/manifest/bundle"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+// CheckID refuses a string that cannot be an artifact's id: "art_" and 32
+// characters of lower-case base32.
+func CheckID(id string) error {
+	digits, ok := strings.CutPrefix(id, "art_")
+	if ok && len(digits) == 32 && strings.Trim(digits, "abcdefghijklmnopqrstuvwxyz234567") == "" {
+		return nil
+	}
+	return fail(CodeRefMalformed, FixCall, "id", "%q is not an artifact id: art_ and 32 of a-z2-7", id)
+}
+
+// artifact is one artifact on its way to a caller: its row, its manifest, and the
+// request that every look at it is bound to.
+type artifact struct {
+	store   *Store
+	row     catalogue.Artifact
+	signed  signedManifest
+	m       *manifest.Manifest
+	request gate.Request
+}
+
+// find returns the artifact that who may take action on. Whatever it finds out is
+// told only to somebody whom the gate lets know: to others the artifact does not exist.
+func (s *Store) find(ctx context.Context, who Caller, id string, action gate.Action) (*artifact, error) {
+	if err := CheckID(id); err != nil {
+		return nil, err
+	}
+	row, err := s.catalogue.Artifact(ctx, id)
+	if errors.Is(err, catalogue.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, wireError(id, err)
+	}
+	a := &artifact{store: s, row: row, request: gate.Request{
+		Principal: who.Principal, Tenant: row.Tenant, Artifact: id, Action: action, Purpose: who.Purpose,
+	}}
+	if row.Run != nil {
+		a.request.Run = *row.Run
+	}
+	if err := s.available(ctx, row); err != nil {
+		return nil, a.tell(ctx, err)
+	}
+	if a.signed, a.m, err = s.load(ctx, row); err != nil {
+		return nil, a.tell(ctx, err)
+	}
+	return a, nil
+}
+
+// available refuses an artifact that was deleted or has expired.
+func (s *Store) available(ctx context.Context, row catalogue.Artifact) error {
+	if row.DeletedAt != nil {
+		reason := ""
+		if row.DeleteReason != "" {
+			reason = ": " + row.DeleteReason
+		}
+		return fail(CodeArtifactDeleted, Stop, row.ArtifactID, "%s was deleted at %s%s",
+			row.ArtifactID, row.DeletedAt.UTC().Format(time.RFC3339), reason)
+	}
+	if row.ExpiresAt == nil {
+		return nil
+	}
+	now, err := s.catalogue.Now(ctx)
+	if err != nil {
+		return err
+	}
+	if !now.Before(*row.ExpiresAt) {
+		return fail(CodeArtifactExpired, Refetch, row.ArtifactID, "%s expired at %s",
+			row.ArtifactID, row.ExpiresAt.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// tell returns err to a caller who may know of the artifact, and the refusal to others.
+func (a *artifact) tell(ctx context.Context, err error) error {
+	if _, refusal := a.permit(ctx); refusal != nil {
+		return refusal
+	}
+	return wireError(a.row.ArtifactID, err)
+}
+
+// permit asks the gate for the leave to disclose ranges of the artifact.
+func (a *artifact) permit(ctx context.Context, ranges ...merkle.Range) (gate.Permit, error) {
+	a.request.Ranges = ranges
+	p, err := a.store.gate.Disclose(ctx, a.request)
+	if errors.Is(err, gate.ErrDenied) {
+		return p, notFound(a.row.ArtifactID)
+	}
+	return p, wireError(a.row.ArtifactID, err)
+}
+
+// allows refuses a selector that the manifest does not list.
+func (a *artifact) allows(sel string) error {
+	for _, s := range a.m.Predicate.ArtifactRef.Retrieval.Selectors {
+		if s == sel {
+			return nil
+		}
+	}
+	code := CodeSelectorInvalid
+	if sel == manifest.SelectorRecordRange || sel == manifest.SelectorQuery {
+		code = CodeNotRecords
+	}
+	return fail(code, FixCall, a.row.ArtifactID, "%s has no %s selector: it offers %s", a.row.ArtifactID, sel,
+		strings.Join(a.m.Predicate.ArtifactRef.Retrieval.Selectors, ", "))
+}
+
+// data opens the artifact's bytes.
+func (a *artifact) data(ctx context.Context) (*cas.Reader, error) {
+	return a.store.objects.Open(ctx, cas.TenantOf(a.row.Tenant), a.m.Root, a.m.Size)
+}
+
+// records opens the artifact's record map.
+func (a *artifact) records(ctx context.Context) (*cas.Reader, *selector.Map, selector.Layout, error) {
+	rec := a.m.Predicate.Records
+	if rec == nil || rec.Map == nil {
+		return nil, nil, selector.Layout{}, fail(CodeNotRecords, FixCall, a.row.ArtifactID, "%s has no records", a.row.ArtifactID)
+	}
+	layout := bundle.Layout(rec)
+	root, err := merkle.ParseRoot(rec.Map.Root)
+	if err != nil {
+		return nil, nil, layout, err
+	}
+	r, err := a.store.objects.Open(ctx, cas.TenantOf(a.row.Tenant), root, rec.Map.Size)
+	if err != nil {
+		return nil, nil, layout, err
+	}
+	m, err := selector.OpenMap(r, rec.Map.Size, a.m.Root, a.m.Size, layout)
+	if err != nil {
+		r.Close()
+		return nil, nil, layout, err
+	}
+	return r, m, layout, nil
+}
+
+// Stat is what [Store.Resolve] tells of an artifact.
+type Stat struct {
+	Ref        manifest.ArtifactRef
+	Manifest   *manifest.Manifest
+	ManifestID string
+}
+
+// Resolve returns what is known of an artifact.
+func (s *Store) Resolve(ctx context.Context, who Caller, id string) (*Stat, error) {
+	a, err := s.find(ctx, who, id, gate.Stat)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.permit(ctx); err != nil {
+		return nil, err
+	}
+	return &Stat{Ref: a.m.Predicate.ArtifactRef, Manifest: a.m, ManifestID: a.m.ManifestID}, nil
+}
+
+// An Entry is one row of a listing.
+type Entry struct {
+	Seq        int64     `json:"seq"`
+	ArtifactID string    `json:"artifact_id"`
+	Tenant     string    `json:"tenant_id"`
+	RunID      *string   `json:"run_id"`
+	SourceID   *string   `json:"source_id"`
+	Size       int64     `json:"size"`
+	CreatedAt  time.Time `json:"created_at"`
+}
+
+// Tenants returns the tenants whose listing who may see, in alphabetical order.
+func (s *Store) Tenants(ctx context.Context, who Caller) ([]string, error) {
+	all, err := s.catalogue.Tenants(ctx)
+	if err != nil {
+		return nil, wireError("", err)
+	}
+	var out []string
+	for _, t := range all {
+		_, err := s.gate.Disclose(ctx, gate.Request{Principal: who.Principal, Tenant: t, Action: gate.Stat, Purpose: who.Purpose})
+		switch {
+		case err == nil:
+			out = append(out, t)
+		case !errors.Is(err, gate.ErrDenied):
+			return nil, wireError("", err)
+		}
+	}
+	return out, nil
+}
+
+// List returns up to limit artifacts of a tenant in the order in which they were
+// published, from the first behind after (0 for the beginning) on. Those that who
+// may not see, and those that were deleted or have expired, are left out: a page
+// may be empty although more follow, and the second result says where to go on (0
+// at the end).
+func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64, limit int) ([]Entry, int64, error) {
+	rows, err := s.catalogue.List(ctx, tenant, after, limit)
+	if err != nil {
+		return nil, 0, wireError("", err)
+	}
+	var out []Entry
+	for _, row := range rows {
+		after = row.Seq
+		a := &artifact{store: s, row: row, request: gate.Request{
+			Principal: who.Principal, Tenant: row.Tenant, Artifact: row.ArtifactID, Action: gate.Stat, Purpose: who.Purpose,
+		}}
+		if row.Run != nil {
+			a.request.Run = *row.Run
+		}
+		if _, err := a.permit(ctx); CodeOf(err) == CodeRefNotFound {
+			continue
+		} else if err != nil {
+			return nil, 0, err
+		}
+		if err := s.available(ctx, row); err != nil {
+			continue
+		}
+		out = append(out, Entry{row.Seq, row.ArtifactID, row.Tenant, row.Run, row.SourceID, row.Size, row.CreatedAt})
+	}
+	if len(rows) < limit {
+		after = 0
+	}
+	return out, after, nil
+}
+
+// Delete ends an artifact: from now on it is answered with artifact_deleted. Its
+// bytes stay on disk until a later release can reclaim them.
+func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error {
+	a, err := s.find(ctx, who, id, gate.Delete)
+	if err != nil && CodeOf(err) != CodeIntegrityFailed { // a damaged artifact can still be ended
+		return err
+	}
+	if a != nil {
+		if _, err := a.permit(ctx); err != nil {
+			return err
+		}
+	}
+	now, err := s.catalogue.Now(ctx)
+	if err != nil {
+		return wireError(id, err)
+	}
+	return wireError(id, s.catalogue.Delete(ctx, id, reason, now))
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"leafproof"
+	"leafproof/internal/cidtext"
+	"leafproof/manifest"
+)
+
+// listPage is how many rows ls asks for at a time.
+const listPage = 1000
+
+func lsCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List the artifacts, oldest first", Args: args(0, 0)}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return withStore(cmd, func(s *leafproof.Store) error {
+			all, err := list(cmd, s)
+			if err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, e := range all {
+				source := "-"
+				if e.SourceID != nil {
+					source = *e.SourceID
+				}
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", e.ArtifactID, e.Size, e.CreatedAt.UTC().Format(time.RFC3339), e.Tenant, source)
+			}
+			return w.Flush()
+		})
+	}
+	return cmd
+}
+
+// list returns every artifact of every tenant, oldest first.
+func list(cmd *cobra.Command, s *leafproof.Store) ([]leafproof.Entry, error) {
+	tenants, err := s.Tenants(cmd.Context(), leafproof.Owner)
+	if err != nil {
+		return nil, err
+	}
+	all := []leafproof.Entry{}
+	for _, tenant := range tenants {
+		for after := int64(0); ; {
+			page, next, err := s.List(cmd.Context(), leafproof.Owner, tenant, after, listPage)
+			if err != nil {
+				return nil, err
+			}
+			if all = append(all, page...); next == 0 {
+				break
+			}
+			after = next
+		}
+	}
+	slices.SortFunc(all, func(a, b leafproof.Entry) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all, nil
+}
+
+// statFacts is what stat prints of an artifact.
+type statFacts struct {
+	Ref        manifest.ArtifactRef `json:"ref"`
+	CID        string               `json:"cid"`
+	ManifestID string               `json:"manifest_id"`
+	Size       int64                `json:"size"`
+	MediaType  string               `json:"media_type"`
+	Records    *manifest.Records    `json:"records"`
+	IssuedAt   string               `json:"issued_at"`
+	KeyID      string               `json:"key_id"`
+}
+
+func statCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "stat ID", Short: "Print an artifact's reference, CID and manifest facts", Args: args(1, 1)}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withStore(cmd, func(s *leafproof.Store) error {
+			st, err := s.Resolve(cmd.Context(), leafproof.Owner, args[0])
+			if err != nil {
+				return err
+			}
+			p := st.Manifest.Predicate
+			f := statFacts{
+				Ref: st.Ref, CID: cidtext.Format(st.Manifest.Root), ManifestID: st.ManifestID, Size: p.Bytes.Size,
+				MediaType: p.Bytes.MediaType, Records: p.Records, IssuedAt: p.IssuedAt, KeyID: p.Issuer.KeyID,
+			}
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), f)
+			}
+			return printStat(cmd, f)
+		})
+	}
+	return cmd
+}
+
+func printStat(cmd *cobra.Command, f statFacts) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	opt := func(s *string) string {
+		if s == nil {
+			return "-"
+		}
+		return *s
+	}
+	r := f.Ref
+	row("artifact", "%s", r.ArtifactID)
+	row("content", "%s", r.ContentHash)
+	row("cid", "%s", f.CID)
+	row("size", "%d", f.Size)
+	row("media type", "%s", f.MediaType)
+	if f.Records != nil {
+		row("records", "%d, %s%s", f.Records.Count, f.Records.Format, f.Records.Pointer)
+		if n := f.Records.Flags.Undecidable; n > 0 {
+			row("undecidable", "%d", n)
+		}
+	} else {
+		row("records", "none")
+	}
+	row("source", "%s", opt(r.SourceVersion.SourceID))
+	row("snapshot", "%s", opt(r.SourceVersion.SnapshotID))
+	row("observed", "%s", opt(r.SourceVersion.ObservedAt))
+	row("capture", "%s", r.Completeness.Status)
+	for k, v := range r.Completeness.Coverage {
+		row("coverage", "%s = %v", k, v)
+	}
+	row("tenant", "%s", r.Scope.TenantID)
+	row("run", "%s", opt(r.Scope.RunID))
+	row("created", "%s", r.CreatedAt)
+	row("expires", "%s", opt(r.ExpiresAt))
+	row("manifest", "%s", f.ManifestID)
+	row("signed by", "%s", f.KeyID)
+	return w.Flush()
+}
+
+func rmCommand() *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "rm ID",
+		Short: "End an artifact: it is answered with artifact_deleted from now on",
+		Long:  "End an artifact. It is answered with artifact_deleted from now on; its bytes are not reclaimed yet.",
+		Args:  args(1, 1),
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever asks for it later")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withStore(cmd, func(s *leafproof.Store) error {
+			if err := s.Delete(cmd.Context(), leafproof.Owner, args[0], reason); err != nil {
+				return err
+			}
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), map[string]string{"artifact_id": args[0], "state": "deleted"})
+			}
+			return nil
+		})
+	}
+	return cmd
+}

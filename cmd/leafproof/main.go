@@ -1,0 +1,285 @@
+// Command leafproof keeps tool results as immutable artifacts, reads and queries
+// them, and hands out excerpts that anybody can verify offline.
+//
+// Run leafproof help for the commands. Answers go to stdout, one-line errors to
+// stderr. Exit codes: 0 ok, 1 failed or I/O, 2 unverifiable or incomplete, 3
+// verification mismatch or integrity failure, 4 refused by authority, 5 not
+// found, 64 usage.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"leafproof"
+	"leafproof/internal/cidtext"
+	"leafproof/internal/verifycmd"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// The exit codes beside those of a verification.
+const (
+	exitOK       = 0
+	exitFailed   = 1
+	exitUnproven = 2
+	exitMismatch = 3
+	exitRefused  = 4
+	exitNotFound = 5
+	exitUsage    = 64
+)
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	cmd := newRoot()
+	cmd.SetArgs(args)
+	cmd.SetIn(in)
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	err := cmd.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	var silent *exitError
+	if !errors.As(err, &silent) || silent.err != nil {
+		fmt.Fprintf(errOut, "leafproof: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+		if hint := hintFor(err); hint != "" {
+			fmt.Fprintf(errOut, "leafproof: hint: %s\n", hint)
+		}
+	}
+	return codeFor(err)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "leafproof",
+		Short: "Keep tool results as immutable artifacts, and prove excerpts of them",
+		Long: "Leafproof keeps the exact bytes of a tool's result under a BLAKE3 Merkle tree and a signed manifest.\n" +
+			"Parts of it are read by range or query, and excerpts verify offline.",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().String("store", "", "the store's folder (default $LEAFPROOF_STORE, else ~/.local/share/leafproof)")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	root.AddCommand(
+		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(),
+		verifyCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
+	)
+	return root
+}
+
+// exitError is an error with an exit code of its own. With err nil, all that is to
+// be said has been said.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format, args...)}
+}
+
+// args checks the number of arguments, as a usage error.
+func args(low, high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < low:
+			return usage("%s: too few arguments; usage: %s", cmd.Name(), cmd.UseLine())
+		case high >= 0 && len(args) > high:
+			return usage("%s: one argument too many: %q; usage: %s", cmd.Name(), args[high], cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+func codeFor(err error) int {
+	var e *exitError
+	if errors.As(err, &e) {
+		return e.code
+	}
+	switch code := leafproof.CodeOf(err); code {
+	case leafproof.CodeRefNotFound, leafproof.CodeArtifactExpired, leafproof.CodeArtifactDeleted:
+		return exitNotFound
+	case leafproof.CodeAccessRevoked, leafproof.CodeAuthorityUnavailable:
+		return exitRefused
+	case leafproof.CodeIntegrityFailed, leafproof.CodeRefAltered:
+		return exitMismatch
+	case leafproof.CodeScanIncomplete, leafproof.CodeBudgetExhausted:
+		return exitUnproven
+	case leafproof.CodeRefMalformed, leafproof.CodeSelectorInvalid, leafproof.CodeNotRecords:
+		return exitUsage
+	default:
+		if strings.HasPrefix(string(code), "cursor_") || errors.Is(err, cidtext.ErrSyntax) {
+			return exitUsage
+		}
+		// An unknown subcommand is cobra's own error, with no type.
+		if strings.HasPrefix(err.Error(), "unknown command ") || strings.HasPrefix(err.Error(), "required flag") {
+			return exitUsage
+		}
+	}
+	return exitFailed
+}
+
+func hintFor(err error) string {
+	switch {
+	case errors.Is(err, leafproof.ErrNoStore):
+		return "run `leafproof init` first, or name a store with --store or LEAFPROOF_STORE"
+	case errors.Is(err, leafproof.ErrNewerStore):
+		return "use the leafproof that made it, or a newer one"
+	case errors.Is(err, leafproof.ErrCatalogue):
+		return "nothing was changed, and the objects are untouched: put catalogue.db back from a backup"
+	}
+	switch leafproof.CodeOf(err) {
+	case leafproof.CodeRefNotFound:
+		return "`leafproof ls` lists what there is"
+	case leafproof.CodeStoreFull:
+		return "nothing was published; what was published before still reads"
+	case leafproof.CodeIntegrityFailed:
+		return "no damaged byte was given out; putting the same file again heals it"
+	}
+	return ""
+}
+
+// storeDir is the folder of the store that a command works on.
+func storeDir(cmd *cobra.Command) (string, error) {
+	if dir, _ := cmd.Flags().GetString("store"); dir != "" {
+		return dir, nil
+	}
+	if dir := os.Getenv("LEAFPROOF_STORE"); dir != "" {
+		return dir, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("no --store, no LEAFPROOF_STORE, and %w", err)
+	}
+	return filepath.Join(home, ".local", "share", "leafproof"), nil
+}
+
+// withStore opens the store for f.
+func withStore(cmd *cobra.Command, f func(s *leafproof.Store) error) error {
+	dir, err := storeDir(cmd)
+	if err != nil {
+		return err
+	}
+	s, err := leafproof.Open(cmd.Context(), dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(s), s.Close())
+}
+
+// printJSON prints one JSON value.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func jsonFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print one JSON value")
+}
+
+func initCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Make a store, its keys and its trust policy",
+		Args:  args(0, 0),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := storeDir(cmd)
+		if err != nil {
+			return err
+		}
+		if err := leafproof.Init(cmd.Context(), dir); err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(cmd.OutOrStdout(), map[string]string{
+				"store": dir, "policy": leafproof.PolicyPath(dir), "key": leafproof.PublicKeyPath(dir),
+			})
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "store   %s\npolicy  %s\nkey     %s\n",
+			dir, leafproof.PolicyPath(dir), leafproof.PublicKeyPath(dir))
+		return err
+	}
+	return cmd
+}
+
+func versionCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "Print the version of the program and of its store format", Args: args(0, 0)}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asJSON {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"version": leafproof.Version, "format": leafproof.FormatVersion})
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "leafproof %s, store format %d\n", leafproof.Version, leafproof.FormatVersion)
+		return err
+	}
+	return cmd
+}
+
+func verifyCommand() *cobra.Command {
+	var o verifycmd.Options
+	cmd := &cobra.Command{
+		Use:   "verify FILE.proof",
+		Short: "Verify a bundle, offline",
+		Long: "Verify a bundle against a trust policy: the one given, that of a key, or that of the store at hand.\n" +
+			"Nothing is fetched. Exit 0: all holds; 2: something cannot be judged; 3: a MISMATCH, or no bundle.",
+		Args: func(cmd *cobra.Command, a []string) error {
+			if o.Howto {
+				return args(0, 1)(cmd, a)
+			}
+			return args(1, 1)(cmd, a)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Policy, "policy", "", "the trust.policy that says whose word counts")
+	f.StringArrayVar(&o.Keys, "key", nil, "an ad-hoc policy: this public key, an OpenSSH line or a PEM file (may be repeated)")
+	f.StringVarP(&o.Out, "out", "o", "", "write the verified bytes to this file")
+	f.StringVar(&o.At, "at", "", "judge expiry and keys as of this RFC 3339 time")
+	f.StringArrayVar(&o.RequireProven, "require-proven", nil, "a fact that must be proven, not attested (may be repeated)")
+	f.BoolVar(&o.RequireCurrent, "require-current", false, "an expired or superseded artifact is unverifiable")
+	f.StringVar(&o.ExpectBytes, "expect-bytes", "", "the claim must be these bytes A:B")
+	f.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records A:B")
+	f.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
+	f.BoolVar(&o.JSON, "json", false, "print one JSON value")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			o.File = args[0]
+		}
+		if dir, err := storeDir(cmd); err == nil {
+			o.DefaultPolicy = leafproof.PolicyPath(dir)
+		}
+		code, err := verifycmd.Run(o, cmd.OutOrStdout())
+		if code == exitOK && err == nil {
+			return nil
+		}
+		return &exitError{code, err}
+	}
+	return cmd
+}

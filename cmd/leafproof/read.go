@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"leafproof"
+	"leafproof/internal/verifycmd"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+func readCommand() *cobra.Command {
+	var pick, out string
+	var records, pointer string
+	cmd := &cobra.Command{
+		Use:   "read ID",
+		Short: "Read a part of an artifact, verified; with -o, as a bundle that proves it",
+		Long: "Read bytes, records or the value at a JSON Pointer; without a selector, all bytes.\n" +
+			"Records are followed by a newline each. With -o, write a bundle that proves the part to a stranger.",
+		Args: args(1, 1),
+	}
+	f := cmd.Flags()
+	f.StringVar(&pick, "bytes", "", "byte range A:B, half open")
+	f.StringVar(&records, "records", "", "record range A:B, from 0, half open")
+	f.StringVar(&pointer, "pointer", "", "a JSON Pointer (RFC 6901) into a JSON document")
+	f.StringVarP(&out, "out", "o", "", "write a bundle that proves the part to this file")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var sel leafproof.Selector
+		var err error
+		if cmd.Flags().Changed("bytes") {
+			if sel.Bytes, err = parseRange("--bytes", pick); err != nil {
+				return err
+			}
+		}
+		if cmd.Flags().Changed("records") {
+			if sel.Records, err = parseRange("--records", records); err != nil {
+				return err
+			}
+		}
+		if cmd.Flags().Changed("pointer") {
+			sel.Pointer = &pointer
+		}
+		return withStore(cmd, func(s *leafproof.Store) error {
+			switch {
+			case out != "":
+				return prove(cmd, s, args[0], sel, out, *asJSON)
+			case *asJSON:
+				return readJSON(cmd, s, args[0], sel)
+			}
+			_, err := s.Read(cmd.Context(), leafproof.Owner, args[0], sel, cmd.OutOrStdout())
+			return err
+		})
+	}
+	return cmd
+}
+
+func parseRange(flag, s string) (*merkle.Range, error) {
+	a, b, err := verifycmd.ParseRange(s)
+	if err != nil {
+		return nil, usage("%s: %v", flag, err)
+	}
+	return &merkle.Range{Start: a, End: b}, nil
+}
+
+func prove(cmd *cobra.Command, s *leafproof.Store, id string, sel leafproof.Selector, out string, asJSON bool) error {
+	return writeFile(out, func(w io.Writer) error {
+		claim, err := s.Prove(cmd.Context(), leafproof.Owner, id, sel, w)
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), map[string]string{"artifact_id": id, "claim": claim.String(), "file": out})
+		}
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s proves %s of %s\n", out, claim, id)
+		return err
+	})
+}
+
+// writeFile writes a file that appears whole or not at all.
+func writeFile(name string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// maxJSONRead bounds what read --json holds in memory.
+const maxJSONRead = 16 << 20
+
+// readJSON prints the answer to a read, with the bytes in it: as text where they
+// are UTF-8, in base64 otherwise.
+func readJSON(cmd *cobra.Command, s *leafproof.Store, id string, sel leafproof.Selector) error {
+	var buf bytes.Buffer
+	a, err := s.Read(cmd.Context(), leafproof.Owner, id, sel, &limitedBuffer{&buf, maxJSONRead})
+	if err != nil {
+		return err
+	}
+	out := struct {
+		*selector.Answer
+		Encoding string `json:"encoding"`
+		Content  any    `json:"content"`
+	}{a, "utf-8", buf.String()}
+	if !utf8.Valid(buf.Bytes()) {
+		out.Encoding, out.Content = "base64", buf.Bytes()
+	}
+	return printJSON(cmd.OutOrStdout(), out)
+}
+
+type limitedBuffer struct {
+	b    *bytes.Buffer
+	left int
+}
+
+func (l *limitedBuffer) Write(p []byte) (int, error) {
+	if len(p) > l.left {
+		return 0, usage("more than %d bytes for one JSON value: read a smaller part, or without --json", maxJSONRead)
+	}
+	l.left -= len(p)
+	return l.b.Write(p)
+}

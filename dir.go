@@ -1,0 +1,290 @@
+package leafproof
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/afero"
+
+	"leafproof/cas"
+	"leafproof/cas/disk"
+	"leafproof/internal/catalogue"
+	"leafproof/internal/flock"
+	"leafproof/internal/keys"
+	"leafproof/internal/rootfs"
+	"leafproof/manifest"
+)
+
+// FormatVersion is the version of a store's folder that this program reads and
+// writes. A folder of a newer one is refused untouched.
+const FormatVersion = 1
+
+// The names in a store's folder.
+const (
+	formatFile    = "leafproof.json"
+	policyFile    = "trust.policy"
+	keyFile       = "keys/manifest"
+	publicKeyFile = "keys/manifest.pub"
+	cursorKeyFile = "keys/cursor"
+	catalogueFile = "catalogue.db"
+	objectsDir    = "objects"
+	lockFile      = "lock"
+)
+
+// PolicyPath returns the path of the trust policy of the store in dir.
+func PolicyPath(dir string) string { return filepath.Join(dir, policyFile) }
+
+// PublicKeyPath returns the path of the public key that manifests of the store in
+// dir are signed under: what `leafproof verify --key` takes.
+func PublicKeyPath(dir string) string { return filepath.Join(dir, publicKeyFile) }
+
+// ErrNoStore is a folder that holds no store.
+var ErrNoStore = errors.New("no store here")
+
+// ErrCatalogue is a catalogue that is missing or damaged. Nothing is changed then:
+// the objects are untouched, and no catalogue is made in its place.
+var ErrCatalogue = errors.New("the catalogue does not open")
+
+// ErrNewerStore is a folder that a newer program made.
+var ErrNewerStore = errors.New("made by a newer leafproof")
+
+// format is the content of leafproof.json.
+type format struct {
+	Format  string `json:"format"`
+	StoreID string `json:"store_id"`
+	Version int64  `json:"version"`
+}
+
+const formatName = "leafproof store"
+
+// Init makes a store in dir, which must not exist or be empty: its keys, its
+// catalogue and a trust policy that lets its own key sign manifests. The file
+// leafproof.json is written last, so a folder without it holds no store.
+func Init(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := flock.Exclusive(filepath.Join(dir, lockFile))
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := checkVacant(dir); err != nil {
+		return err
+	}
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	cat, err := catalogue.CreateSQLite(filepath.Join(dir, catalogueFile))
+	if err != nil {
+		return err
+	}
+	id, err := cat.StoreID(ctx)
+	if err := errors.Join(err, cat.Close()); err != nil {
+		return err
+	}
+	if err := initKeys(root, id); err != nil {
+		return err
+	}
+	text, err := json.Marshal(format{formatName, id, FormatVersion})
+	if err != nil {
+		return err
+	}
+	if err := writeFile(root, formatFile, append(text, '\n')); err != nil {
+		return err
+	}
+	return syncParent(dir)
+}
+
+// syncParent makes the folder's own name durable.
+func syncParent(dir string) error {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	parent, err := rootfs.Open(filepath.Dir(abs))
+	if err != nil {
+		return err
+	}
+	return errors.Join(rootfs.SyncDir(parent, "."), parent.Close())
+}
+
+// checkVacant refuses a folder that holds anything, so that nothing is overwritten.
+func checkVacant(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, formatFile)); err == nil {
+		return fmt.Errorf("%s is a store already", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != lockFile {
+			return fmt.Errorf("%s is neither empty nor a store: it holds %s", dir, e.Name())
+		}
+	}
+	return nil
+}
+
+// initKeys makes the manifest key, the policy that admits it, and the cursor key.
+func initKeys(root *rootfs.FS, storeID string) error {
+	key, err := keys.Generate()
+	if err != nil {
+		return err
+	}
+	private, err := key.Marshal("leafproof manifest key")
+	if err != nil {
+		return err
+	}
+	cursor, err := randomHex(32)
+	if err != nil {
+		return err
+	}
+	policy, err := manifest.NewPolicy("store-"+storeID[:8], manifest.Key{Name: "store", Public: key.Public, Roles: []string{manifest.RoleManifest}})
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct{ name, text string }{
+		{keyFile, string(private)},
+		{publicKeyFile, key.Public.OpenSSHLine() + "\n"},
+		{cursorKeyFile, cursor + "\n"},
+		{policyFile, policy.String()},
+	} {
+		if err := writeFile(root, f.name, []byte(f.text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeFile writes a small file durably, readable by the owner alone.
+func writeFile(root *rootfs.FS, name string, text []byte) error {
+	return rootfs.Publish(root, name, false, func(f afero.File) error {
+		_, err := f.Write(text)
+		return err
+	})
+}
+
+func randomHex(n int) (string, error) {
+	b := make([]byte, n)
+	if _, err := rand.Read(b); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(b), nil
+}
+
+// An Option changes how [Open] opens a store.
+type Option func(*Config)
+
+// WithAuthority lets a decide every disclosure. Without it, [OwnerOnly] does.
+func WithAuthority(a Authority) Option { return func(c *Config) { c.Authority = a } }
+
+// Open opens the store in dir.
+func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error) {
+	f, err := readFormat(dir)
+	if err != nil {
+		return nil, err
+	}
+	var closers []func() error
+	defer func() {
+		if err != nil {
+			for _, c := range closers {
+				c()
+			}
+		}
+	}()
+	lock, err := flock.Shared(filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, err
+	}
+	closers = append(closers, lock.Close)
+
+	var c Config
+	if err := loadKeys(dir, &c); err != nil {
+		return nil, err
+	}
+	backend, err := disk.Open(filepath.Join(dir, objectsDir))
+	if err != nil {
+		return nil, err
+	}
+	closers = append(closers, backend.Close)
+	c.Objects = cas.New(backend, cas.Options{})
+	cat, err := catalogue.OpenSQLite(filepath.Join(dir, catalogueFile))
+	switch {
+	case errors.Is(err, catalogue.ErrMissing), errors.Is(err, catalogue.ErrDamaged):
+		return nil, fmt.Errorf("%w: %w", ErrCatalogue, err)
+	case errors.Is(err, catalogue.ErrNewer):
+		return nil, fmt.Errorf("%w: %w", ErrNewerStore, err)
+	case err != nil:
+		return nil, err
+	}
+	closers = append(closers, cat.Close)
+	c.Catalogue = cat
+	for _, o := range opts {
+		o(&c)
+	}
+	s, err := New(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if s.id != f.StoreID {
+		return nil, fmt.Errorf("%s: the catalogue is of store %s, %s of store %s: are two stores' files mixed up?",
+			dir, s.id, formatFile, f.StoreID)
+	}
+	s.close = closers[:len(closers)-1] // the catalogue closes with the store
+	return s, nil
+}
+
+func readFormat(dir string) (format, error) {
+	var f format
+	name := filepath.Join(dir, formatFile)
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, fmt.Errorf("%s: %w", dir, ErrNoStore)
+	}
+	if err != nil {
+		return f, err
+	}
+	if err := json.Unmarshal(text, &f); err != nil || f.Format != formatName {
+		return f, fmt.Errorf("%s does not say that this is a store", name)
+	}
+	if f.Version > FormatVersion {
+		return f, fmt.Errorf("%s: %w: its format is version %d, this program knows %d", dir, ErrNewerStore, f.Version, FormatVersion)
+	}
+	if f.Version < 1 {
+		return f, fmt.Errorf("%s: %d is no format version", name, f.Version)
+	}
+	return f, nil
+}
+
+func loadKeys(dir string, c *Config) error {
+	key, err := keys.Load(filepath.Join(dir, filepath.FromSlash(keyFile)))
+	if err != nil {
+		return err
+	}
+	c.Signer = key.Signer
+	text, err := os.ReadFile(PolicyPath(dir))
+	if err != nil {
+		return err
+	}
+	if c.Policy, err = manifest.ParsePolicy(text); err != nil {
+		return fmt.Errorf("%s: %w", PolicyPath(dir), err)
+	}
+	name := filepath.Join(dir, filepath.FromSlash(cursorKeyFile))
+	if text, err = os.ReadFile(name); err != nil {
+		return err
+	}
+	if n, err := hex.Decode(c.CursorKey[:], text[:min(len(text), 64)]); err != nil || n != len(c.CursorKey) {
+		return fmt.Errorf("%s is not a key of 64 hex digits", name)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package leafproof
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"leafproof/cas"
+	"leafproof/internal/catalogue"
+	"leafproof/manifest"
+)
+
+// maxEnvelope bounds a manifest object: a 1 MiB payload in base64 and its
+// signatures.
+const maxEnvelope = 2 << 20
+
+// signedManifest is the object that a store keeps for each artifact: both
+// signatures of one payload, in canonical JSON.
+type signedManifest struct {
+	Manifest manifest.Envelope `json:"manifest"`
+	SSH      string            `json:"ssh"`
+}
+
+// sign makes the manifest object of a predicate.
+func (s *Store) sign(p manifest.Predicate) ([]byte, *manifest.Manifest, error) {
+	payload, err := manifest.NewStatement(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := manifest.ParseManifest(payload)
+	if err != nil {
+		return nil, nil, err
+	}
+	var o signedManifest
+	if o.Manifest, err = manifest.Sign(payload, s.signer); err != nil {
+		return nil, nil, err
+	}
+	if o.SSH, err = manifest.SignSSH(payload, manifest.NamespaceManifest, s.signer); err != nil {
+		return nil, nil, err
+	}
+	object, err := manifest.Canonical(o)
+	return object, m, err
+}
+
+// load reads and checks the manifest of a catalogue row: that it is the one the
+// row names, and that a key which the store's policy knows has signed it.
+func (s *Store) load(ctx context.Context, row catalogue.Artifact) (signedManifest, *manifest.Manifest, error) {
+	var o signedManifest
+	if row.EnvelopeSize > maxEnvelope {
+		return o, nil, fmt.Errorf("%w: a manifest object of %d bytes", cas.ErrCorrupt, row.EnvelopeSize)
+	}
+	r, err := s.objects.Open(ctx, cas.TenantOf(row.Tenant), row.EnvelopeRoot, row.EnvelopeSize)
+	if err != nil {
+		return o, nil, fmt.Errorf("its manifest: %w", err)
+	}
+	defer r.Close()
+	object := make([]byte, row.EnvelopeSize)
+	if _, err := r.ReadAt(object, 0); err != nil && err != io.EOF {
+		return o, nil, fmt.Errorf("its manifest: %w", err)
+	}
+	if err := manifest.DecodeLimit(object, &o, maxEnvelope, manifest.MaxDepth); err != nil {
+		return o, nil, fmt.Errorf("%w: its manifest: %w", cas.ErrCorrupt, err)
+	}
+	m, facts, err := manifest.VerifyEnvelope(o.Manifest, o.SSH, s.policy, row.CreatedAt)
+	if err != nil {
+		return o, nil, fmt.Errorf("%w: its manifest: %w", cas.ErrCorrupt, err)
+	}
+	for _, f := range facts {
+		if f.State == manifest.Mismatch || (f.Name == manifest.FactKey && f.State == manifest.Unverifiable) {
+			return o, nil, fmt.Errorf("%w: its manifest: %s is %s", cas.ErrCorrupt, f.Name, f)
+		}
+	}
+	if m.ArtifactID != row.ArtifactID || m.ManifestID != row.ManifestID || m.Root != row.Root || m.Size != row.Size {
+		return o, nil, fmt.Errorf("%w: its manifest is that of %s (%s)", cas.ErrCorrupt, m.ArtifactID, m.ManifestID)
+	}
+	return o, m, nil
+}
+
+// recordsOf states what ingest found, in the manifest's words.
+func recordsOf(d *Draft) *manifest.Records {
+	l, st := d.layout, d.stats
+	r := &manifest.Records{
+		Format: l.Format, Pointer: l.Pointer,
+		Limits: manifest.Limits{Depth: l.Limits.Depth, Digits: l.Limits.Digits, Exponent: l.Limits.Exponent, Record: l.Limits.Record},
+		Count:  st.Records,
+		Flags: manifest.Flags{
+			BlankLines: st.BlankLines, BOM: st.BOM, Depth: st.Depth, DuplicateNames: st.DuplicateNames, Escapes: st.Escapes,
+			InvalidUTF8: st.InvalidUTF8, LongestRecord: st.LongestRecord, Undecidable: st.Undecidable,
+		},
+		Map: &manifest.MapRef{Root: d.mapped.Root.String(), Size: d.mapped.Size},
+	}
+	if l.Format == "csv" {
+		r.Dialect = &manifest.Dialect{
+			Delimiter: l.Dialect.Delimiter, Quote: l.Dialect.Quote, Header: l.Dialect.Header, Columns: l.Dialect.Columns,
+		}
+	}
+	return r
+}

@@ -1,0 +1,152 @@
+package leafproof
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"leafproof/cas"
+	"leafproof/internal/catalogue"
+	"leafproof/internal/gate"
+	"leafproof/manifest"
+	"leafproof/manifest/bundle"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+// A Code names the reason of a failure on every face of the store.
+type Code string
+
+// The codes that this release returns.
+const (
+	CodeRefMalformed         Code = "ref_malformed"
+	CodeRefNotFound          Code = "ref_not_found"
+	CodeRefAltered           Code = "ref_altered"
+	CodeArtifactExpired      Code = "artifact_expired"
+	CodeArtifactDeleted      Code = "artifact_deleted"
+	CodeAccessRevoked        Code = "access_revoked"
+	CodeAuthorityUnavailable Code = "authority_unavailable"
+	CodeIntegrityFailed      Code = "integrity_failed"
+	CodeCursorMalformed      Code = "cursor_malformed"
+	CodeCursorForged         Code = "cursor_forged"
+	CodeCursorExpired        Code = "cursor_expired"
+	CodeCursorQuery          Code = "cursor_query_mismatch"
+	CodeCursorSnapshot       Code = "cursor_snapshot_mismatch"
+	CodeCursorScope          Code = "cursor_scope_mismatch"
+	CodeScanIncomplete       Code = "scan_incomplete"
+	CodeBudgetExhausted      Code = "budget_exhausted"
+	CodeSelectorInvalid      Code = "selector_invalid"
+	CodeNotRecords           Code = "not_records"
+	CodeTooLarge             Code = "too_large"
+	CodeStoreFull            Code = "store_full"
+	CodeInternal             Code = "internal"
+)
+
+// An Action is what a caller can do about a failure.
+type Action string
+
+// The actions.
+const (
+	FixCall Action = "fix_call"
+	Refetch Action = "refetch"
+	Wait    Action = "wait"
+	Defer   Action = "defer"
+	Stop    Action = "stop"
+)
+
+// An Error is what every face of the store answers when something fails.
+type Error struct {
+	Code      Code   `json:"code"`
+	Message   string `json:"message"`
+	Retryable bool   `json:"retryable"`
+	Action    Action `json:"action"`
+	At        string `json:"at,omitempty"` // what the message is about: an id, a field, a place
+
+	err error
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.err }
+
+// CodeOf returns the code of an error from this package, and [CodeInternal] for others.
+func CodeOf(err error) Code {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return CodeInternal
+}
+
+// wireTable maps the leaf packages' decisions to codes: the only place that does.
+// The first row that matches wins.
+var wireTable = []struct {
+	is     error
+	code   Code
+	action Action
+	retry  bool
+}{
+	{catalogue.ErrNotFound, CodeRefNotFound, FixCall, false},
+	{gate.ErrDenied, CodeRefNotFound, FixCall, false},
+	{gate.ErrStale, CodeAccessRevoked, Stop, false},
+	{gate.ErrUnavailable, CodeAuthorityUnavailable, Wait, true},
+	{selector.ErrCursorMalformed, CodeCursorMalformed, FixCall, false},
+	{selector.ErrCursorForged, CodeCursorForged, FixCall, false},
+	{selector.ErrCursorExpired, CodeCursorExpired, FixCall, false},
+	{selector.ErrCursorQuery, CodeCursorQuery, FixCall, false},
+	{selector.ErrCursorSnapshot, CodeCursorSnapshot, FixCall, false},
+	{selector.ErrCursorScope, CodeCursorScope, FixCall, false},
+	{selector.ErrNotRecords, CodeNotRecords, FixCall, false},
+	{selector.ErrSelector, CodeSelectorInvalid, FixCall, false},
+	{selector.ErrRange, CodeSelectorInvalid, FixCall, false},
+	{selector.ErrLayout, CodeSelectorInvalid, FixCall, false},
+	{cas.ErrPlacement, CodeSelectorInvalid, FixCall, false},
+	{selector.ErrPointer, CodeSelectorInvalid, FixCall, false},
+	{selector.ErrUndecidable, CodeSelectorInvalid, FixCall, false},
+	{bundle.ErrClaim, CodeSelectorInvalid, FixCall, false},
+	{manifest.ErrRefAltered, CodeRefAltered, FixCall, false},
+	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
+	{cas.ErrFull, CodeStoreFull, Wait, true},
+	{cas.ErrCorrupt, CodeIntegrityFailed, Refetch, false},
+	{merkle.ErrMismatch, CodeIntegrityFailed, Refetch, false},
+	{merkle.ErrChanged, CodeIntegrityFailed, Refetch, false},
+	// A blob that the catalogue names and the store lacks was lost, not "not found".
+	{cas.ErrNotFound, CodeIntegrityFailed, Refetch, false},
+	{selector.ErrMap, CodeIntegrityFailed, Refetch, false},
+	{context.Canceled, CodeScanIncomplete, Wait, true},
+	{context.DeadlineExceeded, CodeScanIncomplete, Wait, true},
+}
+
+// wireError gives an error its code. Nil stays nil, and an *Error passes.
+func wireError(at string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e
+	}
+	for _, row := range wireTable {
+		if errors.Is(err, row.is) {
+			return &Error{Code: row.code, Message: message(at, err), Action: row.action, Retryable: row.retry, At: at, err: err}
+		}
+	}
+	return &Error{Code: CodeInternal, Message: message(at, err), Action: Stop, At: at, err: err}
+}
+
+func message(at string, err error) string {
+	if at == "" {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s: %v", at, err)
+}
+
+// fail returns an error of this package's own.
+func fail(code Code, action Action, at, format string, args ...any) error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Action: action, At: at}
+}
+
+// notFound is the one answer to an id that never was, and to one that the caller
+// may not know of.
+func notFound(id string) error {
+	return fail(CodeRefNotFound, FixCall, id, "%s: no such artifact", id)
+}

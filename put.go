@@ -1,0 +1,332 @@
+package leafproof
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"leafproof/cas"
+	"leafproof/internal/catalogue"
+	"leafproof/manifest"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+// DefaultTenant is the tenant of a put that names none.
+const DefaultTenant = "local"
+
+// PutOptions say what the bytes of a [Store.Put] are.
+type PutOptions struct {
+	// Tenant owns the bytes; "" is DefaultTenant. Nothing physical is shared
+	// between tenants.
+	Tenant string
+	// Records is the record format: "auto" (or ""), "ndjson", "json", "csv",
+	// "text", or "none".
+	Records string
+	// At is the JSON Pointer of the array whose elements are the records, with
+	// Records "json".
+	At string
+	// MediaType is recorded as it is; "" derives it from the record format.
+	MediaType string
+	// Name is a file name that auto may take as a hint.
+	Name string
+	// Place says how to store the bytes; "" and "auto" leave it to cas.
+	Place cas.Placement
+}
+
+// A Draft is a put that is not published yet. Nobody but its holder can see it.
+// Either [Store.Publish] or [Draft.Discard] ends it.
+type Draft struct {
+	batch  *cas.Batch
+	tenant string
+	media  string
+	info   cas.Info
+
+	layout selector.Layout
+	chosen string
+	stats  selector.Stats
+	mapped *cas.Info // the record map, where there are records
+}
+
+// Root is the BLAKE3 hash of the bytes.
+func (d *Draft) Root() merkle.Root { return d.info.Root }
+
+// Size is the number of bytes.
+func (d *Draft) Size() int64 { return d.info.Size }
+
+// Chosen says in a sentence which record format was taken, and why.
+func (d *Draft) Chosen() string { return d.chosen }
+
+// Undecidable is the number of records that do not parse, or that no query can judge.
+func (d *Draft) Undecidable() int64 { return d.stats.Undecidable }
+
+// Discard drops the draft. What it stored is reclaimed later.
+func (d *Draft) Discard() error { return d.batch.Discard() }
+
+// Put stores the bytes of r and finds their records, in memory that does not grow
+// with the size. Nothing is visible until the draft is published.
+func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, err error) {
+	if o.Tenant == "" {
+		o.Tenant = DefaultTenant
+	}
+	if err := manifest.CheckName(o.Tenant); err != nil {
+		return nil, wireError("tenant", err)
+	}
+	d := &Draft{batch: s.objects.Begin(ctx, cas.TenantOf(o.Tenant)), tenant: o.Tenant, media: o.MediaType}
+	defer func() {
+		if err != nil {
+			d.batch.Discard()
+		}
+	}()
+	if d.info, err = d.batch.Put(ctx, r, o.Place); err != nil {
+		return nil, wireError("", err)
+	}
+	if err := d.findRecords(ctx, o); err != nil {
+		return nil, wireError("", err)
+	}
+	return d, nil
+}
+
+// findRecords chooses the record format and stores the record map.
+func (d *Draft) findRecords(ctx context.Context, o PutOptions) error {
+	src, err := d.batch.Open(ctx, d.info.Root, d.info.Size)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	if d.layout, err = d.chooseLayout(src, o); err != nil {
+		return err
+	}
+	if d.layout.Format != selector.FormatBytes {
+		err := d.mapRecords(ctx, src)
+		auto := o.Records == "" || o.Records == "auto"
+		switch {
+		case err != nil && auto && errors.Is(err, selector.ErrNotRecords):
+			// The head looked like records and the rest does not: keep the bytes.
+			d.chosen = fmt.Sprintf("stored as bytes: it begins like %s, but %v", d.layout.Format, err)
+			d.layout = selector.Layout{Format: selector.FormatBytes}
+		case err != nil:
+			return err
+		}
+	}
+	if d.media == "" {
+		d.media = mediaTypes[d.layout.Format]
+		if d.layout.Format == selector.FormatBytes && strings.HasSuffix(o.Name, ".json") {
+			d.media = mediaTypes[selector.FormatJSON]
+		}
+	}
+	return nil
+}
+
+// mapRecords divides the bytes into records and stores the record map.
+func (d *Draft) mapRecords(ctx context.Context, src io.ReaderAt) error {
+	var spill spillFile
+	defer spill.Close()
+	info, stats, layout, err := selector.BuildMap(ctx, src, d.info.Size, d.info.Root, d.layout, &spill)
+	if err != nil {
+		return err
+	}
+	mapped, err := d.batch.Put(ctx, io.NewSectionReader(&spill, 0, info.Size), cas.Auto)
+	if err != nil {
+		return err
+	}
+	d.layout, d.stats, d.mapped = layout, stats, &mapped
+	return nil
+}
+
+// chooseLayout settles format and media type, and reports whether there are records.
+func (d *Draft) chooseLayout(src io.ReaderAt, o PutOptions) (layout selector.Layout, err error) {
+	if o.At != "" && o.Records != selector.FormatJSON {
+		return layout, fail(CodeSelectorInvalid, FixCall, "at",
+			"--at %s goes with the record format json, not %q", o.At, o.Records)
+	}
+	head := make([]byte, min(d.info.Size, detectBytes))
+	if _, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
+		return layout, err
+	}
+	switch o.Records {
+	case "", "auto":
+		layout, d.chosen = selector.Detect(head, o.MediaType, o.Name)
+		return layout, nil
+	case "none":
+		layout, err = selector.NewLayout(selector.FormatBytes, "", nil)
+		d.chosen = "no records, as asked"
+	case selector.FormatJSON, selector.FormatNDJSON, selector.FormatCSV, selector.FormatText:
+		layout, err = selector.NewLayout(o.Records, o.At, head)
+		d.chosen = o.Records + ", as asked"
+	default:
+		return layout, fail(CodeSelectorInvalid, FixCall, "records",
+			"%q is no record format: auto, ndjson, json, csv, text or none", o.Records)
+	}
+	return layout, err
+}
+
+// detectBytes is how much of a file auto looks at.
+const detectBytes = 64 << 10
+
+var mediaTypes = map[string]string{
+	selector.FormatBytes: "application/octet-stream", selector.FormatJSON: "application/json",
+	selector.FormatNDJSON: "application/x-ndjson", selector.FormatCSV: "text/csv", selector.FormatText: "text/plain",
+}
+
+// Facts are what the producer of an artifact says of it. Empty strings are facts
+// not given.
+type Facts struct {
+	RunID         string
+	ToolCallID    string
+	SchemaVersion string
+	SourceID      string
+	SnapshotID    string
+	ObservedAt    time.Time
+	// Coverage says what the capture covers, as in {"region": "eu-west"}.
+	Coverage map[string]string
+	// Partial says that the capture lacks some of its coverage. A capture that is
+	// not partial is complete when it states a coverage, and unknown otherwise.
+	Partial bool
+	// ExpiresAt ends the artifact's availability; zero is never.
+	ExpiresAt time.Time
+}
+
+// Publish signs a manifest over a draft and makes the artifact visible. It ends
+// the draft, also when it fails. When it returns a reference, the artifact
+// survives a crash; the reference is returned only after every part of it is
+// durable and the catalogue has committed.
+func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.ArtifactRef, err error) {
+	defer func() {
+		if err != nil {
+			d.batch.Discard()
+		}
+	}()
+	var none manifest.ArtifactRef
+	now, err := s.catalogue.Now(ctx)
+	if err != nil {
+		return none, wireError("", err)
+	}
+	if _, err := s.policy.Judge(manifest.RoleManifest, d.tenant, f.SourceID, s.key.Fingerprint(), now); err != nil {
+		return none, fail(CodeInternal, Stop, "trust.policy",
+			"the store's key %s may not sign this manifest under its trust.policy: %v (are two stores' files mixed up?)", s.key.Fingerprint(), err)
+	}
+	predicate, err := s.predicate(d, f, now)
+	if err != nil {
+		return none, wireError("", err)
+	}
+	object, m, err := s.sign(predicate)
+	if err != nil {
+		return none, wireError("", err)
+	}
+	// Order: bytes and record map, then the envelope, then the row.
+	envelope, err := d.batch.Put(ctx, bytes.NewReader(object), cas.Auto)
+	if err != nil {
+		return none, wireError("", err)
+	}
+	if err := d.batch.Commit(ctx); err != nil {
+		return none, wireError("", err)
+	}
+	ref := m.Predicate.ArtifactRef
+	row := catalogue.Artifact{
+		ArtifactID: m.ArtifactID, ManifestID: m.ManifestID, Tenant: d.tenant,
+		Run: ref.Scope.RunID, SourceID: ref.SourceVersion.SourceID,
+		Root: d.info.Root, Size: d.info.Size, EnvelopeRoot: envelope.Root, EnvelopeSize: envelope.Size,
+		CreatedAt: now,
+	}
+	if !f.ExpiresAt.IsZero() {
+		row.ExpiresAt = &f.ExpiresAt
+	}
+	if err := s.catalogue.Publish(ctx, row); err != nil {
+		return none, wireError(m.ArtifactID, err)
+	}
+	return ref, nil
+}
+
+// predicate states a draft in the manifest's words.
+func (s *Store) predicate(d *Draft, f Facts, now time.Time) (manifest.Predicate, error) {
+	var p manifest.Predicate
+	for _, n := range []struct{ what, name string }{
+		{"run", f.RunID}, {"source", f.SourceID},
+	} {
+		if n.name == "" {
+			continue
+		}
+		if err := manifest.CheckName(n.name); err != nil {
+			return p, wireError(n.what, err)
+		}
+	}
+	nonce, err := manifest.NewNonce(rand.Reader)
+	if err != nil {
+		return p, err
+	}
+	status := "unknown"
+	switch {
+	case f.Partial:
+		status = "partial"
+	case len(f.Coverage) > 0:
+		status = "complete"
+	}
+	var coverage map[string]any
+	if len(f.Coverage) > 0 {
+		coverage = make(map[string]any, len(f.Coverage))
+		for k, v := range f.Coverage {
+			coverage[k] = v
+		}
+	}
+	selectors := []string{manifest.SelectorByteRange}
+	var records *int64
+	if d.mapped != nil {
+		records = &d.stats.Records
+		selectors = append(selectors, manifest.SelectorRecordRange)
+	}
+	if d.layout.Format == selector.FormatJSON || d.media == mediaTypes[selector.FormatJSON] {
+		selectors = append(selectors, manifest.SelectorPointer)
+	}
+	if d.mapped != nil {
+		selectors = append(selectors, manifest.SelectorQuery)
+	}
+	p = manifest.Predicate{
+		ArtifactRef: manifest.ArtifactRef{
+			ContentHash: "blake3:" + d.info.Root.String(), ToolCallID: optional(f.ToolCallID),
+			SchemaVersion: optional(f.SchemaVersion), CreatedAt: manifest.FormatTime(now),
+			SourceVersion: manifest.SourceVersion{
+				SourceID: optional(f.SourceID), SnapshotID: optional(f.SnapshotID), ObservedAt: optionalTime(f.ObservedAt),
+			},
+			Completeness: manifest.Completeness{Status: status, Coverage: coverage, Records: records},
+			Scope:        manifest.Scope{TenantID: d.tenant, RunID: optional(f.RunID)},
+			ExpiresAt:    optionalTime(f.ExpiresAt),
+			Retrieval: manifest.Retrieval{
+				Resolver: manifest.Resolver, Consistency: manifest.Consistency, Selectors: selectors,
+			},
+		},
+		Bytes: manifest.Bytes{
+			Size: d.info.Size, MediaType: d.media, Root: d.info.Root.String(), Tree: manifest.DefaultTree,
+		},
+		Lineage:  manifest.Lineage{Kind: "capture"},
+		Issuer:   manifest.Issuer{KeyID: s.key.Fingerprint()},
+		IssuedAt: manifest.FormatTime(now),
+		Nonce:    nonce,
+	}
+	if d.mapped != nil {
+		p.Records = recordsOf(d)
+	}
+	return p, nil
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func optionalTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return new(manifest.FormatTime(t))
+}
+
+// String says what a draft is, for messages.
+func (d *Draft) String() string { return fmt.Sprintf("%d bytes, root %s", d.info.Size, d.info.Root) }

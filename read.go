@@ -1,0 +1,318 @@
+package leafproof
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"leafproof/internal/gate"
+	"leafproof/manifest"
+	"leafproof/manifest/bundle"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+// A Selector says which part of an artifact is wanted. At most one field is set;
+// none means all of its bytes.
+type Selector struct {
+	Bytes   *merkle.Range // byte offsets, half open
+	Records *merkle.Range // record numbers from 0, half open
+	Pointer *string       // a JSON Pointer (RFC 6901) into a JSON document
+}
+
+// Read writes a part of an artifact to w: bytes as they are, records with a
+// newline after each, the value at a pointer as it stands in the document. Every
+// byte is verified before it is written, and the gate is asked again at every
+// flush. The answer says what was examined and how complete the capture was.
+//
+// When Read fails, what it wrote until then is a correct beginning.
+func (s *Store) Read(ctx context.Context, who Caller, id string, sel Selector, w io.Writer) (*selector.Answer, error) {
+	a, err := s.find(ctx, who, id, gate.Read)
+	if err != nil {
+		return nil, err
+	}
+	data, err := a.data(ctx)
+	if err != nil {
+		return nil, a.tell(ctx, err)
+	}
+	defer data.Close()
+	p, err := a.part(ctx, sel, data)
+	if err != nil {
+		return nil, a.tell(ctx, err)
+	}
+	defer p.close()
+	permit, err := a.permit(ctx, p.ranges...)
+	if err != nil {
+		return nil, err
+	}
+	gated, err := gate.NewWriter(ctx, w, permit, a.request)
+	if err != nil {
+		return nil, wireError(id, err)
+	}
+	if err := p.write(gated, data); err != nil {
+		return nil, wireError(id, err)
+	}
+	return a.rangeAnswer(p), nil
+}
+
+// part is a resolved selector.
+type part struct {
+	selector []byte                                 // normalised, for the answer
+	ranges   []merkle.Range                         // the bytes that will be shown
+	spans    func() iter.Seq2[selector.Span, error] // the pieces, in order
+	newline  bool                                   // write one after each piece
+	records  int64                                  // how many of the pieces are records
+	first    int64                                  // the first record's number
+	close    func() error
+}
+
+// part resolves a selector to bytes.
+func (a *artifact) part(ctx context.Context, sel Selector, data io.ReaderAt) (*part, error) {
+	set := 0
+	for _, on := range []bool{sel.Bytes != nil, sel.Records != nil, sel.Pointer != nil} {
+		if on {
+			set++
+		}
+	}
+	switch {
+	case set > 1:
+		return nil, fail(CodeSelectorInvalid, FixCall, "", "bytes, records and pointer exclude each other")
+	case sel.Records != nil:
+		return a.recordsPart(ctx, *sel.Records)
+	case sel.Pointer != nil:
+		if err := a.allows(manifest.SelectorPointer); err != nil {
+			return nil, err
+		}
+		span, err := selector.FindPointer(ctx, data, a.m.Size, *sel.Pointer)
+		if err != nil {
+			return nil, err
+		}
+		p := onePiece(selector.PointerSelector(*sel.Pointer), span)
+		p.newline = true
+		return p, nil
+	}
+	if err := a.allows(manifest.SelectorByteRange); err != nil {
+		return nil, err
+	}
+	r := merkle.Range{Start: 0, End: a.m.Size}
+	if sel.Bytes != nil {
+		r = *sel.Bytes
+	}
+	if r.Start < 0 || r.End < r.Start || r.End > a.m.Size {
+		return nil, fail(CodeSelectorInvalid, FixCall, "bytes", "bytes %d:%d are outside %s, which has %d bytes",
+			r.Start, r.End, a.row.ArtifactID, a.m.Size)
+	}
+	return onePiece(selector.RangeSelector("bytes", r.Start, r.End), selector.Span{Start: r.Start, End: r.End}), nil
+}
+
+func onePiece(normalised []byte, span selector.Span) *part {
+	return &part{
+		selector: normalised,
+		ranges:   []merkle.Range{{Start: span.Start, End: span.End}},
+		spans: func() iter.Seq2[selector.Span, error] {
+			return func(yield func(selector.Span, error) bool) { yield(span, nil) }
+		},
+		close: func() error { return nil },
+	}
+}
+
+func (a *artifact) recordsPart(ctx context.Context, r merkle.Range) (*part, error) {
+	if err := a.allows(manifest.SelectorRecordRange); err != nil {
+		return nil, err
+	}
+	file, m, _, err := a.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{
+		selector: selector.RangeSelector("records", r.Start, r.End),
+		spans:    func() iter.Seq2[selector.Span, error] { return m.Spans(ctx, r.Start, r.End) },
+		newline:  true, records: r.End - r.Start, first: r.Start,
+		close: file.Close,
+	}
+	if r.Start < 0 || r.End < r.Start || r.End > m.Records() {
+		p.close()
+		return nil, fail(CodeSelectorInvalid, FixCall, "records", "records %d:%d are outside %s, which has %d records",
+			r.Start, r.End, a.row.ArtifactID, m.Records())
+	}
+	if p.ranges, err = hull(ctx, m, r); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// hull is the run of bytes from the first of the records to the end of the last.
+func hull(ctx context.Context, m *selector.Map, r merkle.Range) ([]merkle.Range, error) {
+	if r.Start == r.End {
+		return []merkle.Range{{}}, nil
+	}
+	var out merkle.Range
+	for i, n := range []int64{r.Start, r.End - 1} {
+		for span, err := range m.Spans(ctx, n, n+1) {
+			if err != nil {
+				return nil, err
+			}
+			if i == 0 {
+				out.Start = span.Start
+			}
+			out.End = span.End
+		}
+	}
+	return []merkle.Range{out}, nil
+}
+
+// copyBuffer is how much of an artifact is read at a time.
+const copyBuffer = 256 << 10
+
+// write writes the pieces, reading runs of neighbours together.
+func (p *part) write(w io.Writer, data io.ReaderAt) error {
+	win := window{data: data, buf: make([]byte, copyBuffer)}
+	out := make([]byte, 0, copyBuffer+1)
+	for span, err := range p.spans() {
+		if err != nil {
+			return err
+		}
+		for off := span.Start; off < span.End; {
+			b, err := win.at(off, span.End)
+			if err != nil {
+				return err
+			}
+			if len(out)+len(b) > copyBuffer {
+				if _, err := w.Write(out); err != nil {
+					return err
+				}
+				out = out[:0]
+			}
+			out = append(out, b...)
+			off += int64(len(b))
+		}
+		if p.newline {
+			out = append(out, '\n')
+		}
+		if len(out) > copyBuffer {
+			if _, err := w.Write(out); err != nil {
+				return err
+			}
+			out = out[:0]
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	_, err := w.Write(out)
+	return err
+}
+
+// window reads forward through data in large pieces.
+type window struct {
+	data io.ReaderAt
+	buf  []byte
+	off  int64 // where buf[:n] stands
+	n    int
+}
+
+// at returns bytes from off on, at least one and none at or behind end.
+func (w *window) at(off, end int64) ([]byte, error) {
+	if off < w.off || off >= w.off+int64(w.n) {
+		n, err := w.data.ReadAt(w.buf, off)
+		if n == 0 {
+			if err == nil || errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		w.off, w.n = off, n
+	}
+	return w.buf[off-w.off : min(int64(w.n), end-w.off)], nil
+}
+
+// Prove writes a bundle that proves a part of an artifact to anybody who holds
+// the store's policy. It shows the leaves of 1 KiB around the part, and Authority
+// is asked about those. Bytes are clamped to the artifact; a pointer cannot be
+// proven yet.
+func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, w io.Writer) (bundle.Claim, error) {
+	var none bundle.Claim
+	a, err := s.find(ctx, who, id, gate.Prove)
+	if err != nil {
+		return none, err
+	}
+	data, err := a.data(ctx)
+	if err != nil {
+		return none, a.tell(ctx, err)
+	}
+	defer data.Close()
+	src := bundle.Source{Manifest: a.m, Envelope: a.signed.Manifest, SSH: a.signed.SSH, Data: data, Tree: data.Tree()}
+	var b *bundle.Bundle
+	switch {
+	case sel.Pointer != nil:
+		err = fail(CodeSelectorInvalid, FixCall, "pointer", "a pointer cannot be proven yet: prove bytes or records")
+	case sel.Records != nil:
+		if err = a.allows(manifest.SelectorRecordRange); err != nil {
+			break
+		}
+		file, _, _, ferr := a.records(ctx)
+		if ferr != nil {
+			err = ferr
+			break
+		}
+		defer file.Close()
+		src.Map, src.MapTree = file, file.Tree()
+		b, err = bundle.Records(ctx, src, sel.Records.Start, sel.Records.End)
+	case sel.Bytes != nil:
+		b, err = bundle.Bytes(src, *sel.Bytes)
+	default:
+		b, err = bundle.Bytes(src, merkle.Range{Start: 0, End: a.m.Size})
+	}
+	if err != nil {
+		return none, a.tell(ctx, err)
+	}
+	permit, err := a.permit(ctx, b.Leaves().Bytes()...)
+	if err != nil {
+		return none, err
+	}
+	gated, err := gate.NewWriter(ctx, w, permit, a.request)
+	if err != nil {
+		return none, wireError(id, err)
+	}
+	if _, err := b.WriteTo(gated); err != nil {
+		return none, wireError(id, err)
+	}
+	return b.Claim(), nil
+}
+
+// Slice writes a bare proof of a byte range, with no manifest: a detached lps1
+// file, or a Bao slice of single leaves. Whoever has the root can verify it.
+func (s *Store) Slice(ctx context.Context, who Caller, id string, r merkle.Range, bao bool, w io.Writer) (merkle.Root, error) {
+	a, err := s.find(ctx, who, id, gate.Prove)
+	if err != nil {
+		return merkle.Root{}, err
+	}
+	data, err := a.data(ctx)
+	if err != nil {
+		return merkle.Root{}, a.tell(ctx, err)
+	}
+	defer data.Close()
+	set, err := merkle.Leaves(a.m.Size, r)
+	if err != nil {
+		return merkle.Root{}, a.tell(ctx, fail(CodeSelectorInvalid, FixCall, "bytes", "bytes %d:%d: %v", r.Start, r.End, err))
+	}
+	permit, err := a.permit(ctx, set.WithLast().Bytes()...)
+	if err != nil {
+		return merkle.Root{}, err
+	}
+	gated, err := gate.NewWriter(ctx, w, permit, a.request)
+	if err != nil {
+		return merkle.Root{}, wireError(id, err)
+	}
+	if bao {
+		err = merkle.WriteBao(gated, data.Tree(), data, r.Start, r.End-r.Start)
+	} else {
+		err = merkle.WriteSlice(gated, data.Tree(), data, []merkle.Range{r}, true)
+	}
+	return a.m.Root, wireError(id, err)
+}
