@@ -215,7 +215,7 @@ func TestVerifyMalformed(t *testing.T) {
 }
 
 // TestEveryBit flips each bit of an envelope in turn, in the long payload one bit
-// of each byte: none is accepted, and the checks that refuse them are counted.
+// of every fifth byte: none is accepted, and the checks that refuse them are counted.
 func TestEveryBit(t *testing.T) {
 	env, ssh := signed(t)
 	policy := policyFor(t, "", "one")
@@ -224,7 +224,7 @@ func TestEveryBit(t *testing.T) {
 	start := bytes.Index(doc, []byte(env.Payload))
 	bits := 0
 	for i := range len(doc) * 8 {
-		if at := i / 8; at > start+64 && at < start+len(env.Payload)-64 && i%8 != at%8 {
+		if at := i / 8; at > start+64 && at < start+len(env.Payload)-64 && (at%5 > 0 || i%8 != at%8) {
 			continue
 		}
 		bits++
@@ -262,7 +262,7 @@ func TestEveryBit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range payload {
+	for i := 0; i < len(payload); i += 3 {
 		flipped := bytes.Clone(payload)
 		flipped[i] ^= 1 << (i % 8)
 		one := env
