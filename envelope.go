@@ -2,6 +2,7 @@ package leafproof
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -9,6 +10,10 @@ import (
 	"leafproof/internal/catalogue"
 	"leafproof/manifest"
 )
+
+// errManifest is a stored manifest that is not what the catalogue names, or that no
+// key of the store's policy has signed.
+var errManifest = errors.New("its manifest does not verify")
 
 // maxEnvelope bounds a manifest object: a 1 MiB payload in base64 and its
 // signatures.
@@ -47,7 +52,7 @@ func (s *Store) sign(p manifest.Predicate) ([]byte, *manifest.Manifest, error) {
 func (s *Store) load(ctx context.Context, row catalogue.Artifact) (signedManifest, *manifest.Manifest, error) {
 	var o signedManifest
 	if row.EnvelopeSize > maxEnvelope {
-		return o, nil, fmt.Errorf("%w: a manifest object of %d bytes", cas.ErrCorrupt, row.EnvelopeSize)
+		return o, nil, fmt.Errorf("%w: it has %d bytes", errManifest, row.EnvelopeSize)
 	}
 	r, err := s.objects.Open(ctx, cas.TenantOf(row.Tenant), row.EnvelopeRoot, row.EnvelopeSize)
 	if err != nil {
@@ -59,19 +64,19 @@ func (s *Store) load(ctx context.Context, row catalogue.Artifact) (signedManifes
 		return o, nil, fmt.Errorf("its manifest: %w", err)
 	}
 	if err := manifest.DecodeLimit(object, &o, maxEnvelope, manifest.MaxDepth); err != nil {
-		return o, nil, fmt.Errorf("%w: its manifest: %w", cas.ErrCorrupt, err)
+		return o, nil, fmt.Errorf("%w: %w", errManifest, err)
 	}
 	m, facts, err := manifest.VerifyEnvelope(o.Manifest, o.SSH, s.policy, row.CreatedAt)
 	if err != nil {
-		return o, nil, fmt.Errorf("%w: its manifest: %w", cas.ErrCorrupt, err)
+		return o, nil, fmt.Errorf("%w: %w", errManifest, err)
 	}
 	for _, f := range facts {
 		if f.State == manifest.Mismatch || (f.Name == manifest.FactKey && f.State == manifest.Unverifiable) {
-			return o, nil, fmt.Errorf("%w: its manifest: %s is %s", cas.ErrCorrupt, f.Name, f)
+			return o, nil, fmt.Errorf("%w: its %s is %s under trust.policy", errManifest, f.Name, f)
 		}
 	}
 	if m.ArtifactID != row.ArtifactID || m.ManifestID != row.ManifestID || m.Root != row.Root || m.Size != row.Size {
-		return o, nil, fmt.Errorf("%w: its manifest is that of %s (%s)", cas.ErrCorrupt, m.ArtifactID, m.ManifestID)
+		return o, nil, fmt.Errorf("%w: it is that of %s (%s)", errManifest, m.ArtifactID, m.ManifestID)
 	}
 	return o, m, nil
 }

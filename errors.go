@@ -107,6 +107,7 @@ var wireTable = []struct {
 	{manifest.ErrRefAltered, CodeRefAltered, FixCall, false},
 	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrFull, CodeStoreFull, Wait, true},
+	{errManifest, CodeIntegrityFailed, Refetch, false},
 	{cas.ErrCorrupt, CodeIntegrityFailed, Refetch, false},
 	{merkle.ErrMismatch, CodeIntegrityFailed, Refetch, false},
 	{merkle.ErrChanged, CodeIntegrityFailed, Refetch, false},

@@ -159,7 +159,7 @@ func hintFor(err error) string {
 	case leafproof.CodeStoreFull:
 		return "nothing was published; what was published before still reads"
 	case leafproof.CodeIntegrityFailed:
-		return "no damaged byte was given out; putting the same file again heals it"
+		return "no damaged byte was given out"
 	}
 	return ""
 }
