@@ -90,7 +90,8 @@ func recordsOf(d *Draft) *manifest.Records {
 		Count:  st.Records,
 		Flags: manifest.Flags{
 			BlankLines: st.BlankLines, BOM: st.BOM, Depth: st.Depth, DuplicateNames: st.DuplicateNames, Escapes: st.Escapes,
-			InvalidUTF8: st.InvalidUTF8, LongestRecord: st.LongestRecord, Undecidable: st.Undecidable,
+			InvalidUTF8: st.InvalidUTF8, LongestRecord: st.LongestRecord, OverLimit: st.OverLimit, Ragged: st.Ragged,
+			Undecidable: st.Undecidable, Unparseable: st.Unparseable,
 		},
 		Map: &manifest.MapRef{Root: d.mapped.Root.String(), Size: d.mapped.Size},
 	}

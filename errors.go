@@ -108,6 +108,10 @@ var wireTable = []struct {
 	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrFull, CodeStoreFull, Wait, true},
 	{errManifest, CodeIntegrityFailed, Refetch, false},
+	// Facts that no manifest can state, as in a media type without a slash.
+	{manifest.ErrMalformed, CodeSelectorInvalid, FixCall, false},
+	{manifest.ErrNotCanonical, CodeSelectorInvalid, FixCall, false},
+	{manifest.ErrTooLarge, CodeTooLarge, FixCall, false},
 	{cas.ErrCorrupt, CodeIntegrityFailed, Refetch, false},
 	{merkle.ErrMismatch, CodeIntegrityFailed, Refetch, false},
 	{merkle.ErrChanged, CodeIntegrityFailed, Refetch, false},
