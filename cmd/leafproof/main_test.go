@@ -36,9 +36,8 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Condition: func(cond string) (bool, error) {
-			switch cond {
-			case "root":
-				return os.Geteuid() == 0, nil
+			if cond == "unshare-n" {
+				return exec.Command("unshare", "-n", "true").Run() == nil, nil
 			}
 			_, err := exec.LookPath(cond)
 			return err == nil, nil
