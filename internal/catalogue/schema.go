@@ -62,6 +62,7 @@ const (
 	hintRepair = "restore the catalogue from a backup; the artifacts themselves are not in this file"
 	hintNewer  = "use the leafproof that made this store, or a newer one"
 	hintWrite  = "a catalogue needs a folder that it may write, also for reading"
+	hintSpace  = "make room on the disk, or make it writable; reading goes on"
 	hintInUse  = "another process holds the catalogue for too long; try again"
 )
 

@@ -23,6 +23,11 @@ func sqlError(op, subject, path string, err error) error {
 	if !ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return e
 	}
+	if engine.Code() == sqlite3.SQLITE_IOERR_SHMSIZE {
+		// No room for the 32 KiB of the -shm file, which a reader needs too.
+		e.Err, e.Detail = ErrFull, engine.Error()
+		return e
+	}
 	switch primary(engine) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		e.Err, e.Hint = ErrBusy, hintInUse
@@ -52,6 +57,12 @@ func sqlError(op, subject, path string, err error) error {
 func isBusy(err error) bool {
 	engine, ok := errors.AsType[*sqlite.Error](err)
 	return ok && primary(engine) == sqlite3.SQLITE_BUSY
+}
+
+// cannotWrite reports that SQLite could not make or use a file beside the
+// database, or not write at all.
+func cannotWrite(err error) bool {
+	return errors.Is(err, ErrReadOnly) || errors.Is(err, ErrFull) || isIOError(err)
 }
 
 // isIOError reports a read, write or sync that failed.

@@ -40,8 +40,8 @@ type SQLite struct {
 // statements are prepared once; database/sql keeps one per connection.
 type statements struct{ artifact, list, tenants, epoch, clock *sql.Stmt }
 
-// busyTimeout is how long a call waits for other processes.
-const busyTimeout = 10 * time.Second
+// busyTimeout is how long a call waits for other processes. A test shortens it.
+var busyTimeout = 10 * time.Second
 
 // columns are what scan takes.
 const columns = `seq, artifact_id, manifest_id, tenant, run, source_id, root, size,
@@ -62,13 +62,34 @@ func CreateSQLite(path string) (*SQLite, error) {
 
 // OpenSQLite opens the catalogue at path. It never makes one: a missing file is
 // [ErrMissing], an empty, zero-filled, cut or foreign one [ErrDamaged], one with
-// a schema that this package does not know [ErrNewer], and one that cannot be
-// written [ErrReadOnly]. Their [Error] has a Hint.
+// a schema that this package does not know [ErrNewer], and one that can neither
+// be written nor read as it stands [ErrReadOnly]. Their [Error] has a Hint.
+//
+// SQLite wants to write beside the file even to read it. Where it cannot, on a
+// full or read-only disk, and no other process has left a log of changes beside
+// it, the file is read as it stands: everything published is found, and what
+// would change it fails with [ErrReadOnly].
 func OpenSQLite(path string) (*SQLite, error) {
 	if err := checkFile(path); err != nil {
 		return nil, err
 	}
-	reads, err := openDB(path, "_pragma=query_only(1)")
+	s, err := openSQLite(path, "mode=rw", "_pragma=query_only(1)")
+	if err == nil || !cannotWrite(err) || !emptyWAL(path) {
+		return s, err
+	}
+	asItStands, readErr := openSQLite(path, "mode=ro", "immutable=1")
+	if readErr != nil {
+		return nil, err
+	}
+	asItStands.writer.failed = &Error{
+		Op: "write", Subject: path, Err: ErrReadOnly, Hint: hintSpace,
+		Detail: "its disk is full or read-only; it was opened as it stands",
+	}
+	return asItStands, nil
+}
+
+func openSQLite(path string, params ...string) (*SQLite, error) {
+	reads, err := openDB(path, params...)
 	if err != nil {
 		return nil, sqlError("open", path, path, err)
 	}
@@ -334,7 +355,6 @@ func openDB(path string, params ...string) (*sql.DB, error) {
 		abs = "/" + abs // C:/… is file:///C:/…
 	}
 	params = append([]string{
-		"mode=rw", // SQLite would make a missing file
 		"_defensive=1", "_dqs=0", "_error_rc=1",
 		fmt.Sprintf("_pragma=busy_timeout(%d)", busyTimeout.Milliseconds()),
 	}, params...)
