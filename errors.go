@@ -107,6 +107,7 @@ var wireTable = []struct {
 	{manifest.ErrRefAltered, CodeRefAltered, FixCall, false},
 	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrFull, CodeStoreFull, Wait, true},
+	{catalogue.ErrFull, CodeStoreFull, Wait, true},
 	{errManifest, CodeIntegrityFailed, Refetch, false},
 	// Facts that no manifest can state, as in a media type without a slash.
 	{manifest.ErrMalformed, CodeSelectorInvalid, FixCall, false},

@@ -54,7 +54,7 @@ func createFile(path string) error {
 // fill writes the schema into an empty file, as one transaction with a rollback
 // journal, and leaves it in WAL mode with nothing beside it.
 func fill(path string) (err error) {
-	db, err := openDB(path, "_pragma=synchronous(FULL)", fmt.Sprintf("_pragma=page_size(%d)", pageBytes))
+	db, err := openDB(path, "mode=rw", "_pragma=synchronous(FULL)", fmt.Sprintf("_pragma=page_size(%d)", pageBytes))
 	if err != nil {
 		return err
 	}

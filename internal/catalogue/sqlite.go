@@ -248,8 +248,13 @@ func (s *SQLite) Tenants(ctx context.Context) ([]string, error) {
 
 // Epoch implements [Catalogue].
 func (s *SQLite) Epoch(ctx context.Context) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, s.fail("read the epoch of", s.path, context.Cause(ctx))
+	}
+	// The gate asks before every 64 KiB. To make one row interruptible costs
+	// the driver as much again as to read it.
 	var epoch int64
-	if err := s.stmts.epoch.QueryRowContext(ctx).Scan(&epoch); err != nil {
+	if err := s.stmts.epoch.QueryRowContext(context.WithoutCancel(ctx)).Scan(&epoch); err != nil {
 		return 0, s.fail("read the epoch of", s.path, err)
 	}
 	return epoch, nil
@@ -344,7 +349,8 @@ func toMicro(t *time.Time) *int64 {
 	return new(t.UnixMicro())
 }
 
-// openDB prepares connections to an existing file; the first use opens one.
+// openDB prepares connections to an existing file; the first use opens one. The
+// parameters must name a mode of rw or ro: by default SQLite makes a missing file.
 func openDB(path string, params ...string) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

@@ -273,7 +273,7 @@ func (w *writer) connect(ctx context.Context) (err error) {
 		return nil
 	}
 	// fullfsync makes a sync reach the medium on macOS.
-	w.db, err = openDB(w.path, "_pragma=synchronous(FULL)", "_pragma=fullfsync(1)", "_pragma=checkpoint_fullfsync(1)")
+	w.db, err = openDB(w.path, "mode=rw", "_pragma=synchronous(FULL)", "_pragma=fullfsync(1)", "_pragma=checkpoint_fullfsync(1)")
 	if err != nil {
 		return err
 	}
