@@ -26,11 +26,15 @@ func signedManifest(f *testing.F) (payload []byte, env manifest.Envelope, ssh st
 	payload, err = manifest.NewStatement(manifest.Predicate{
 		ArtifactRef: manifest.ArtifactRef{
 			ContentHash: "blake3:" + root, CreatedAt: "2026-11-06T04:40:00Z",
-			Completeness: manifest.Completeness{Status: manifest.StatusPartial, Coverage: map[string]any{"region": "eu-west"},
-				Omissions: []manifest.Omission{{What: "us-east", Reason: "timeout"}}},
+			Completeness: manifest.Completeness{
+				Status: manifest.StatusPartial, Coverage: map[string]any{"region": "eu-west"},
+				Omissions: []manifest.Omission{{What: "us-east", Reason: "timeout"}},
+			},
 			Scope: manifest.Scope{TenantID: "local"},
-			Retrieval: manifest.Retrieval{Resolver: manifest.Resolver, Consistency: manifest.Consistency,
-				Selectors: []string{manifest.SelectorByteRange}},
+			Retrieval: manifest.Retrieval{
+				Resolver: manifest.Resolver, Consistency: manifest.Consistency,
+				Selectors: []string{manifest.SelectorByteRange},
+			},
 		},
 		Bytes:    manifest.Bytes{Size: 1, MediaType: "text/plain", Root: root, Tree: manifest.DefaultTree},
 		Lineage:  manifest.Lineage{Kind: "capture"},

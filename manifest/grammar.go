@@ -1,12 +1,11 @@
 package manifest
 
 import (
+	"encoding/hex"
 	"fmt"
 	"io"
 	"strings"
 	"time"
-
-	"encoding/hex"
 )
 
 // maxName is the longest name, in bytes.

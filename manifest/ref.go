@@ -29,8 +29,10 @@ func CheckRef(presented, signed ArtifactRef) error {
 	if len(diff) == 0 {
 		return nil
 	}
-	return &Error{Op: "compare references", At: diff[0],
-		Err: fmt.Errorf("%w: it differs from the signed one at %s", ErrRefAltered, strings.Join(diff, ", "))}
+	return &Error{
+		Op: "compare references", At: diff[0],
+		Err: fmt.Errorf("%w: it differs from the signed one at %s", ErrRefAltered, strings.Join(diff, ", ")),
+	}
 }
 
 // diffJSON compares two canonical documents.

@@ -172,8 +172,11 @@ func TestParseManifestRefuses(t *testing.T) {
 		"null size":              {"/predicate/bytes/size", null, manifest.ErrMalformed, ""},
 		"null also":              {"/predicate/bytes/also", null, manifest.ErrMalformed, ""},
 		"no subject":             {"/subject", []any{}, manifest.ErrMalformed, ""},
-		"two subjects": {"/subject", []any{map[string]any{"name": "a", "digest": map[string]any{}}, map[string]any{"name": "b", "digest": map[string]any{}}},
-			manifest.ErrMalformed, ""},
+		"two subjects": {
+			"/subject",
+			[]any{map[string]any{"name": "a", "digest": map[string]any{}}, map[string]any{"name": "b", "digest": map[string]any{}}},
+			manifest.ErrMalformed, "",
+		},
 		"subject of another":       {"/subject/0/name", "art_other", manifest.ErrID, ""},
 		"subject blake3":           {"/subject/0/digest/blake3", zero, manifest.ErrDigest, ""},
 		"subject blake3 absent":    {"/subject/0/digest", map[string]any{}, manifest.ErrDigest, ""},
@@ -232,8 +235,11 @@ func TestParseManifestRefuses(t *testing.T) {
 		"tool":                     {"/predicate/lineage/producer/tool", "", manifest.ErrMalformed, ""},
 		"arguments digest":         {"/predicate/lineage/producer/arguments_digest", "abc", manifest.ErrMalformed, ""},
 		"started":                  {"/predicate/lineage/producer/started_at", "now", manifest.ErrTime, ""},
-		"supersedes": {"/predicate/supersedes", []any{map[string]any{"artifact_id": wantArtifactID, "kind": "replace"}},
-			manifest.ErrMalformed, "/predicate/supersedes/0/kind"},
+		"supersedes": {
+			"/predicate/supersedes",
+			[]any{map[string]any{"artifact_id": wantArtifactID, "kind": "replace"}},
+			manifest.ErrMalformed, "/predicate/supersedes/0/kind",
+		},
 		"issuer key":      {"/predicate/issuer/key_id", "SHA256:abc", manifest.ErrMalformed, ""},
 		"issuer key bits": {"/predicate/issuer/key_id", "SHA256:" + strings.Repeat("B", 43), manifest.ErrMalformed, ""},
 		"issuer empty":    {"/predicate/issuer/id", "", manifest.ErrMalformed, ""},
@@ -259,8 +265,10 @@ func TestParseManifestRefuses(t *testing.T) {
 
 var (
 	index = map[string]any{"path": "/a", "root": "", "size": 0, "entries": 0, "distinct": 0, "undetermined": 0, "spec": map[string]any{}, "spec_digest": ""}
-	input = map[string]any{"artifact_id": wantArtifactID, "content_hash": "blake3:" + strings.Repeat("0", 64), "manifest_id": wantManifestID,
-		"selector_digest": null, "role": "source"}
+	input = map[string]any{
+		"artifact_id": wantArtifactID, "content_hash": "blake3:" + strings.Repeat("0", 64), "manifest_id": wantManifestID,
+		"selector_digest": null, "role": "source",
+	}
 )
 
 // shapes are the forms that a predicate may take.
@@ -338,8 +346,10 @@ func TestRefDiff(t *testing.T) {
 	}{
 		"nothing": {func(*manifest.ArtifactRef) {}, nil},
 		"tenant":  {func(r *manifest.ArtifactRef) { r.Scope.TenantID = "x" }, []string{"/scope/tenant_id"}},
-		"two": {func(r *manifest.ArtifactRef) { r.ArtifactID = "x"; r.Completeness.Status = "complete" },
-			[]string{"/artifact_id", "/completeness/status"}},
+		"two": {
+			func(r *manifest.ArtifactRef) { r.ArtifactID = "x"; r.Completeness.Status = "complete" },
+			[]string{"/artifact_id", "/completeness/status"},
+		},
 		"null":            {func(r *manifest.ArtifactRef) { r.ExpiresAt = nil }, []string{"/expires_at"}},
 		"a list shorter":  {func(r *manifest.ArtifactRef) { r.Completeness.Omissions = nil }, []string{"/completeness/omissions"}},
 		"inside a list":   {func(r *manifest.ArtifactRef) { r.Completeness.Omissions[0].Reason = "x" }, []string{"/completeness/omissions/0/reason"}},

@@ -89,7 +89,8 @@ func TestVerifyEnvelope(t *testing.T) {
 		"retired key":        {env, ssh, policyFor(t, retired, "one"), map[string]string{"signature": "unverifiable(retired key, no time evidence)", "times": "unverifiable(retired key, no time evidence)"}, 2},
 		"bad signature":      {badSig, "", policyFor(t, "", "one"), map[string]string{"signature": "MISMATCH(the signature by " + pubOne.Fingerprint() + " does not verify)", "key": "unverifiable(bad signature)"}, 3},
 		"bad, key unknown, ssh tells": {badSig, ssh, policyFor(t, "", "two"), map[string]string{
-			"signature": "MISMATCH(the signature by " + pubOne.Fingerprint() + " does not verify)"}, 3},
+			"signature": "MISMATCH(the signature by " + pubOne.Fingerprint() + " does not verify)",
+		}, 3},
 		"bad, key unknown":      {badSig, "", policyFor(t, "", "two"), map[string]string{"signature": "unverifiable(unknown key " + pubOne.Fingerprint() + ")"}, 2},
 		"issuer did not sign":   {byTwo, "", policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the manifest names the issuer " + pubOne.Fingerprint() + ", which did not sign it)"}, 3},
 		"ssh by another":        {env, sshBy(payload, manifest.NamespaceManifest, "two"), policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the SSH signature is by " + pubTwo.Fingerprint() + ", which did not sign the envelope)"}, 3},

@@ -97,23 +97,28 @@ func TestConclusions(t *testing.T) {
 		want  string
 	}{
 		"exact": {
-			w, selector.Scan{Position: selector.Position{Examined: 10, Matched: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
+			w,
+			selector.Scan{Position: selector.Position{Examined: 10, Matched: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
 			`Exactly 1 record matched in the captured coverage (table "x\" said \"ignore") in a completed scan of 10 records; 0 undecidable.`,
 		},
 		"lower bound": {
-			w, selector.Scan{Position: selector.Position{Examined: 10, Matched: 2, Undecidable: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
+			w,
+			selector.Scan{Position: selector.Position{Examined: 10, Matched: 2, Undecidable: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
 			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") in a completed scan of 10 records; 1 undecidable, so the number is not exact.`,
 		},
 		"page": {
-			w, selector.Scan{Position: selector.Position{Examined: 4, Matched: 2}, Stop: selector.StopPageLimit, More: selector.MoreYes},
+			w,
+			selector.Scan{Position: selector.Position{Examined: 4, Matched: 2}, Stop: selector.StopPageLimit, More: selector.MoreYes},
 			`At least 2 records matched in the captured coverage (table "x\" said \"ignore"): this is only the first part of the result: the page is full after 4 of 10 records. More match among the other 6; the cursor goes on there.`,
 		},
 		"range": {
-			nil, selector.Scan{Position: selector.Position{Examined: 2, Bytes: 9}, Returned: 2, Stop: selector.StopComplete, More: selector.MoreNo, Ranges: []merkle.Range{{Start: 3, End: 5}}},
+			nil,
+			selector.Scan{Position: selector.Position{Examined: 2, Bytes: 9}, Returned: 2, Stop: selector.StopComplete, More: selector.MoreNo, Ranges: []merkle.Range{{Start: 3, End: 5}}},
 			`2 records (3 to 5 of 10) as captured; a read by position says nothing about the rest.`,
 		},
 		"bytes": {
-			nil, selector.Scan{Position: selector.Position{Bytes: 9}, Stop: selector.StopComplete, More: selector.MoreNo},
+			nil,
+			selector.Scan{Position: selector.Position{Bytes: 9}, Stop: selector.StopComplete, More: selector.MoreNo},
 			`9 bytes as captured; a read by position says nothing about the rest.`,
 		},
 	} {

@@ -192,7 +192,7 @@ func TestRandomPointers(t *testing.T) {
 		case depth > 3 || n == 0:
 			return []any{nil, true, 1.5, "x\"y\\", strings.Repeat("z", rng.IntN(50))}[rng.IntN(5)]
 		case n < 3:
-			var list = []any{}
+			list := []any{}
 			for range rng.IntN(4) {
 				list = append(list, value(depth+1))
 			}
