@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -40,12 +41,17 @@ func TestMain(m *testing.M) {
 // meet.
 const space = 2000
 
+// rivals are the names of publishers that choose from a tenth of it, so that
+// they meet often also on a slow machine.
+var rivals = []string{"a", "b"}
+
 // alone is the name of a publisher whose changes do not overlap.
 const alone = "alone"
 
 // publisher publishes artifacts at random as the process of that name until
-// standard input ends, four at once ([alone]: one after another). It prints the number of each one that
-// stands as its own, and the negative number of each that another process has.
+// standard input ends, four at once ([alone]: one after another). It prints the
+// number of each one that stands as its own, and the negative number of each
+// that another process has.
 func publisher(path, name string) error {
 	c, err := catalogue.OpenSQLite(path)
 	if err != nil {
@@ -57,16 +63,19 @@ func publisher(path, name string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(stop)
 	}()
-	workers := 4
-	if name == alone {
+	workers, choice := 4, space
+	switch {
+	case name == alone:
 		workers = 1
+	case slices.Contains(rivals, name):
+		choice = space / 10
 	}
 	errs := make([]error, workers)
 	var wg sync.WaitGroup
 	for worker := range workers {
 		wg.Go(func() {
 			for errs[worker] == nil {
-				n := 1 + rand.IntN(space)
+				n := 1 + rand.IntN(choice)
 				select {
 				case <-stop:
 					return
@@ -157,7 +166,7 @@ func TestTwoProcesses(t *testing.T) {
 		wg      sync.WaitGroup
 		printed = map[int]string{}
 	)
-	for _, name := range []string{"a", "b"} {
+	for _, name := range rivals {
 		p := start(t, path, name)
 		wg.Go(func() {
 			lost, failure := p.collect(&mu, printed, name)
