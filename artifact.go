@@ -43,17 +43,12 @@ func (s *Store) find(ctx context.Context, who Caller, id string, action gate.Act
 	}
 	row, err := s.catalogue.Artifact(ctx, id)
 	if errors.Is(err, catalogue.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, s.absent(ctx, who, id, action)
 	}
 	if err != nil {
 		return nil, wireError(id, err)
 	}
-	a := &artifact{store: s, row: row, request: gate.Request{
-		Principal: who.Principal, Tenant: row.Tenant, Artifact: id, Action: action, Purpose: who.Purpose,
-	}}
-	if row.Run != nil {
-		a.request.Run = *row.Run
-	}
+	a := s.artifact(who, row, action)
 	if err := s.available(ctx, row); err != nil {
 		return nil, a.tell(ctx, err)
 	}
@@ -61,6 +56,27 @@ func (s *Store) find(ctx context.Context, who Caller, id string, action gate.Act
 		return nil, a.tell(ctx, err)
 	}
 	return a, nil
+}
+
+// absent is the answer to an id that no row has. The gate is asked all the same: an
+// authority that does not answer must not tell which ids exist.
+func (s *Store) absent(ctx context.Context, who Caller, id string, action gate.Action) error {
+	_, err := s.gate.Disclose(ctx, gate.Request{Principal: who.Principal, Artifact: id, Action: action, Purpose: who.Purpose})
+	if err != nil && !errors.Is(err, gate.ErrDenied) {
+		return wireError(id, err)
+	}
+	return notFound(id)
+}
+
+// artifact begins an artifact with its row.
+func (s *Store) artifact(who Caller, row catalogue.Artifact, action gate.Action) *artifact {
+	a := &artifact{store: s, row: row, request: gate.Request{
+		Principal: who.Principal, Tenant: row.Tenant, Artifact: row.ArtifactID, Action: action, Purpose: who.Purpose,
+	}}
+	if row.Run != nil {
+		a.request.Run = *row.Run
+	}
+	return a
 }
 
 // available refuses an artifact that was deleted or has expired.
@@ -95,7 +111,7 @@ func (a *artifact) tell(ctx context.Context, err error) error {
 	return wireError(a.row.ArtifactID, err)
 }
 
-// permit asks the gate for the leave to disclose ranges of the artifact.
+// permit asks the gate for the leave to disclose ranges of the artifact's bytes.
 func (a *artifact) permit(ctx context.Context, ranges ...merkle.Range) (gate.Permit, error) {
 	a.request.Ranges = ranges
 	p, err := a.store.gate.Disclose(ctx, a.request)
@@ -167,6 +183,20 @@ func (s *Store) Resolve(ctx context.Context, who Caller, id string) (*Stat, erro
 	return &Stat{Ref: a.m.Predicate.ArtifactRef, Manifest: a.m, ManifestID: a.m.ManifestID}, nil
 }
 
+// ResolveRef is [Store.Resolve] for a reference that somebody presents: if any of
+// its ten fields is not what was signed, the error is ref_altered and names them
+// as JSON Pointers.
+func (s *Store) ResolveRef(ctx context.Context, who Caller, ref manifest.ArtifactRef) (*Stat, error) {
+	st, err := s.Resolve(ctx, who, ref.ArtifactID)
+	if err != nil {
+		return nil, err
+	}
+	if err := manifest.CheckRef(ref, st.Ref); err != nil {
+		return nil, wireError(ref.ArtifactID, err)
+	}
+	return st, nil
+}
+
 // An Entry is one row of a listing.
 type Entry struct {
 	Seq        int64     `json:"seq"`
@@ -198,11 +228,18 @@ func (s *Store) Tenants(ctx context.Context, who Caller) ([]string, error) {
 }
 
 // List returns up to limit artifacts of a tenant in the order in which they were
-// published, from the first behind after (0 for the beginning) on. Those that who
-// may not see, and those that were deleted or have expired, are left out: a page
-// may be empty although more follow, and the second result says where to go on (0
-// at the end).
+// published, from the first behind after (0 for the beginning) on. Those that were
+// deleted or have expired, and those that who may not see, are left out. The
+// second result says where to go on; it is 0 at the end, and for a caller who may
+// not list the tenant, to whom it has no artifacts.
 func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64, limit int) ([]Entry, int64, error) {
+	_, err := s.gate.Disclose(ctx, gate.Request{Principal: who.Principal, Tenant: tenant, Action: gate.Stat, Purpose: who.Purpose})
+	switch {
+	case errors.Is(err, gate.ErrDenied):
+		return nil, 0, nil
+	case err != nil:
+		return nil, 0, wireError("", err)
+	}
 	rows, err := s.catalogue.List(ctx, tenant, after, limit)
 	if err != nil {
 		return nil, 0, wireError("", err)
@@ -210,12 +247,7 @@ func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64
 	var out []Entry
 	for _, row := range rows {
 		after = row.Seq
-		a := &artifact{store: s, row: row, request: gate.Request{
-			Principal: who.Principal, Tenant: row.Tenant, Artifact: row.ArtifactID, Action: gate.Stat, Purpose: who.Purpose,
-		}}
-		if row.Run != nil {
-			a.request.Run = *row.Run
-		}
+		a := s.artifact(who, row, gate.Stat)
 		if _, err := a.permit(ctx); CodeOf(err) == CodeRefNotFound {
 			continue
 		} else if err != nil {
@@ -235,14 +267,22 @@ func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64
 // Delete ends an artifact: from now on it is answered with artifact_deleted. Its
 // bytes stay on disk until a later release can reclaim them.
 func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error {
-	a, err := s.find(ctx, who, id, gate.Delete)
-	if err != nil && CodeOf(err) != CodeIntegrityFailed { // a damaged artifact can still be ended
+	if err := CheckID(id); err != nil {
 		return err
 	}
-	if a != nil {
-		if _, err := a.permit(ctx); err != nil {
-			return err
-		}
+	row, err := s.catalogue.Artifact(ctx, id)
+	if errors.Is(err, catalogue.ErrNotFound) {
+		return s.absent(ctx, who, id, gate.Delete)
+	}
+	if err != nil {
+		return wireError(id, err)
+	}
+	// Not find: an artifact that has expired or is damaged can be ended too.
+	if _, err := s.artifact(who, row, gate.Delete).permit(ctx); err != nil {
+		return err
+	}
+	if row.DeletedAt != nil {
+		return s.available(ctx, row)
 	}
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {

@@ -71,6 +71,9 @@ func Init(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	if err := checkVacant(dir); err != nil { // before anything is written there
+		return err
+	}
 	lock, err := flock.Exclusive(filepath.Join(dir, lockFile))
 	if err != nil {
 		return err
@@ -183,10 +186,10 @@ func randomHex(n int) (string, error) {
 }
 
 // An Option changes how [Open] opens a store.
-type Option func(*Config)
+type Option func(*config)
 
 // WithAuthority lets a decide every disclosure. Without it, [OwnerOnly] does.
-func WithAuthority(a Authority) Option { return func(c *Config) { c.Authority = a } }
+func WithAuthority(a Authority) Option { return func(c *config) { c.authority = a } }
 
 // Open opens the store in dir.
 func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error) {
@@ -194,7 +197,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	if err != nil {
 		return nil, err
 	}
-	var closers []func() error
+	var closers []func() error // the last one opened is the first to close
 	defer func() {
 		if err != nil {
 			for _, c := range closers {
@@ -202,13 +205,14 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 			}
 		}
 	}()
+	opened := func(c func() error) { closers = append([]func() error{c}, closers...) }
 	lock, err := flock.Shared(filepath.Join(dir, lockFile))
 	if err != nil {
 		return nil, err
 	}
-	closers = append(closers, lock.Close)
+	opened(lock.Close)
 
-	var c Config
+	c := config{authority: OwnerOnly()}
 	if err := loadKeys(dir, &c); err != nil {
 		return nil, err
 	}
@@ -216,23 +220,18 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	if err != nil {
 		return nil, err
 	}
-	closers = append(closers, backend.Close)
-	c.Objects = cas.New(backend, cas.Options{})
-	cat, err := catalogue.OpenSQLite(filepath.Join(dir, catalogueFile))
-	switch {
-	case errors.Is(err, catalogue.ErrMissing), errors.Is(err, catalogue.ErrDamaged):
-		return nil, fmt.Errorf("%w: %w", ErrCatalogue, err)
-	case errors.Is(err, catalogue.ErrNewer):
-		return nil, fmt.Errorf("%w: %w", ErrNewerStore, err)
-	case err != nil:
+	opened(backend.Close)
+	c.objects = cas.New(backend, cas.Options{})
+	cat, err := openCatalogue(filepath.Join(dir, catalogueFile))
+	if err != nil {
 		return nil, err
 	}
-	closers = append(closers, cat.Close)
-	c.Catalogue = cat
+	opened(cat.Close)
+	c.catalogue = cat
 	for _, o := range opts {
 		o(&c)
 	}
-	s, err := New(ctx, c)
+	s, err := newStore(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -240,8 +239,21 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 		return nil, fmt.Errorf("%s: the catalogue is of store %s, %s of store %s: are two stores' files mixed up?",
 			dir, s.id, formatFile, f.StoreID)
 	}
-	s.close = closers[:len(closers)-1] // the catalogue closes with the store
+	s.close = closers
 	return s, nil
+}
+
+func openCatalogue(path string) (catalogue.Catalogue, error) {
+	cat, err := catalogue.OpenSQLite(path)
+	switch {
+	case errors.Is(err, catalogue.ErrMissing), errors.Is(err, catalogue.ErrDamaged):
+		return nil, fmt.Errorf("%w: %w", ErrCatalogue, err)
+	case errors.Is(err, catalogue.ErrNewer):
+		return nil, fmt.Errorf("%w: %w", ErrNewerStore, err)
+	case err != nil:
+		return nil, wireError("", err)
+	}
+	return cat, nil
 }
 
 func readFormat(dir string) (format, error) {
@@ -266,24 +278,24 @@ func readFormat(dir string) (format, error) {
 	return f, nil
 }
 
-func loadKeys(dir string, c *Config) error {
+func loadKeys(dir string, c *config) error {
 	key, err := keys.Load(filepath.Join(dir, filepath.FromSlash(keyFile)))
 	if err != nil {
 		return err
 	}
-	c.Signer = key.Signer
+	c.signer = key.Signer
 	text, err := os.ReadFile(PolicyPath(dir))
 	if err != nil {
 		return err
 	}
-	if c.Policy, err = manifest.ParsePolicy(text); err != nil {
+	if c.policy, err = manifest.ParsePolicy(text); err != nil {
 		return fmt.Errorf("%s: %w", PolicyPath(dir), err)
 	}
 	name := filepath.Join(dir, filepath.FromSlash(cursorKeyFile))
 	if text, err = os.ReadFile(name); err != nil {
 		return err
 	}
-	if n, err := hex.Decode(c.CursorKey[:], text[:min(len(text), 64)]); err != nil || n != len(c.CursorKey) {
+	if n, err := hex.Decode(c.cursorKey[:], text[:min(len(text), 64)]); err != nil || n != len(c.cursorKey) {
 		return fmt.Errorf("%s is not a key of 64 hex digits", name)
 	}
 	return nil

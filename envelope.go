@@ -72,13 +72,46 @@ func (s *Store) load(ctx context.Context, row catalogue.Artifact) (signedManifes
 	}
 	for _, f := range facts {
 		if f.State == manifest.Mismatch || (f.Name == manifest.FactKey && f.State == manifest.Unverifiable) {
-			return o, nil, fmt.Errorf("%w: its %s is %s under trust.policy", errManifest, f.Name, f)
+			return o, nil, fmt.Errorf("%w: its %s is %s under trust.policy (are two stores' files mixed up?)", errManifest, f.Name, f)
 		}
 	}
-	if m.ArtifactID != row.ArtifactID || m.ManifestID != row.ManifestID || m.Root != row.Root || m.Size != row.Size {
-		return o, nil, fmt.Errorf("%w: it is that of %s (%s)", errManifest, m.ArtifactID, m.ManifestID)
+	if what := differs(row, m); what != "" {
+		return o, nil, fmt.Errorf("%w: the catalogue and the manifest %s (%s) differ in the %s", errManifest, m.ArtifactID, m.ManifestID, what)
 	}
 	return o, m, nil
+}
+
+// differs names the first field of a catalogue row that is not what the manifest
+// says; "" is none. The catalogue leads to manifests; it does not overrule them.
+func differs(row catalogue.Artifact, m *manifest.Manifest) string {
+	ref := m.Predicate.ArtifactRef
+	expires := ""
+	if row.ExpiresAt != nil {
+		expires = manifest.FormatTime(*row.ExpiresAt)
+	}
+	switch {
+	case m.ArtifactID != row.ArtifactID:
+		return "artifact id"
+	case m.ManifestID != row.ManifestID:
+		return "manifest id"
+	case m.Root != row.Root, m.Size != row.Size:
+		return "content"
+	case ref.Scope.TenantID != row.Tenant:
+		return "tenant"
+	case !same(ref.Scope.RunID, row.Run):
+		return "run"
+	case !same(ref.SourceVersion.SourceID, row.SourceID):
+		return "source"
+	case ref.CreatedAt != manifest.FormatTime(row.CreatedAt):
+		return "creation time"
+	case !same(ref.ExpiresAt, optional(expires)):
+		return "expiry"
+	}
+	return ""
+}
+
+func same(a, b *string) bool {
+	return a == b || a != nil && b != nil && *a == *b
 }
 
 // recordsOf states what ingest found, in the manifest's words.

@@ -42,16 +42,16 @@ const (
 	CodeInternal             Code = "internal"
 )
 
-// An Action is what a caller can do about a failure.
-type Action string
+// A Remedy is what a caller can do about a failure: the member "action" on the wire.
+type Remedy string
 
-// The actions.
+// The remedies.
 const (
-	FixCall Action = "fix_call"
-	Refetch Action = "refetch"
-	Wait    Action = "wait"
-	Defer   Action = "defer"
-	Stop    Action = "stop"
+	FixCall Remedy = "fix_call"
+	Refetch Remedy = "refetch"
+	Wait    Remedy = "wait"
+	Defer   Remedy = "defer"
+	Stop    Remedy = "stop"
 )
 
 // An Error is what every face of the store answers when something fails.
@@ -59,7 +59,7 @@ type Error struct {
 	Code      Code   `json:"code"`
 	Message   string `json:"message"`
 	Retryable bool   `json:"retryable"`
-	Action    Action `json:"action"`
+	Action    Remedy `json:"action"`
 	At        string `json:"at,omitempty"` // what the message is about: an id, a field, a place
 
 	err error
@@ -83,7 +83,7 @@ func CodeOf(err error) Code {
 var wireTable = []struct {
 	is     error
 	code   Code
-	action Action
+	action Remedy
 	retry  bool
 }{
 	{catalogue.ErrNotFound, CodeRefNotFound, FixCall, false},
@@ -108,6 +108,8 @@ var wireTable = []struct {
 	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrFull, CodeStoreFull, Wait, true},
 	{catalogue.ErrFull, CodeStoreFull, Wait, true},
+	{catalogue.ErrReadOnly, CodeStoreFull, Wait, true},
+	{catalogue.ErrBusy, CodeInternal, Wait, true},
 	{errManifest, CodeIntegrityFailed, Refetch, false},
 	// Facts that no manifest can state, as in a media type without a slash.
 	{manifest.ErrMalformed, CodeSelectorInvalid, FixCall, false},
@@ -147,7 +149,7 @@ func message(at string, err error) string {
 }
 
 // fail returns an error of this package's own.
-func fail(code Code, action Action, at, format string, args ...any) error {
+func fail(code Code, action Remedy, at, format string, args ...any) error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Action: action, At: at}
 }
 
@@ -155,4 +157,29 @@ func fail(code Code, action Action, at, format string, args ...any) error {
 // may not know of.
 func notFound(id string) error {
 	return fail(CodeRefNotFound, FixCall, id, "%s: no such artifact", id)
+}
+
+// Hint returns what a person can do about an error, in one line; "" where there is
+// nothing to say.
+func Hint(err error) string {
+	switch {
+	case errors.Is(err, ErrNoStore):
+		return "run `leafproof init` first, or name a store with --store or LEAFPROOF_STORE"
+	case errors.Is(err, ErrNewerStore):
+		return "use the leafproof that made it, or a newer one"
+	case errors.Is(err, ErrCatalogue):
+		return "nothing was changed, and the objects are untouched: put catalogue.db back from a backup"
+	}
+	if e, ok := errors.AsType[*catalogue.Error](err); ok && e.Hint != "" {
+		return e.Hint
+	}
+	switch CodeOf(err) {
+	case CodeRefNotFound:
+		return "`leafproof ls` lists what there is"
+	case CodeStoreFull:
+		return "nothing was published; what was published before still reads"
+	case CodeIntegrityFailed:
+		return "nothing that failed a check was given out"
+	}
+	return ""
 }

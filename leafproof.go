@@ -2,8 +2,8 @@
 // tools produce. A result goes in once, as exact bytes; whoever needs it later
 // gets exactly those bytes, an excerpt with a proof, or a clear refusal.
 //
-// This package is the one door. A [Store] is opened with [Open] (a folder made by
-// [Init]) or put together with [New], and does six things:
+// This package is the one door. [Init] makes a store's folder, [Open] opens it, and
+// the [Store] does six things:
 //
 //   - [Store.Put] takes bytes in and finds their records,
 //   - [Store.Publish] signs a manifest over them and makes the artifact visible,
@@ -33,7 +33,6 @@ import (
 	"context"
 	"crypto"
 	"errors"
-	"time"
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
@@ -47,7 +46,7 @@ const Version = "0.1.0-dev"
 // A Caller says who asks, and why.
 type Caller struct {
 	// Principal is the authenticated name of whoever asks.
-	Principal gate.Principal
+	Principal Principal
 	// Purpose is recorded with the decision; it may be empty.
 	Purpose string
 }
@@ -55,64 +54,69 @@ type Caller struct {
 // Owner is the caller that a store on one's own disk is used as.
 var Owner = Caller{Principal: gate.Owner}
 
-// Authority decides every disclosure. See [Config].
+// Authority decides every disclosure. It is asked about what will be shown, which
+// for a proof is more than what was asked for. [WithAuthority] sets a store's.
 type Authority = gate.Authority
 
 // The parts of an authority's question and answer.
 type (
 	// Request is what an [Authority] is asked.
 	Request = gate.Request
-	// Decision is its answer.
+	// Decision is its answer. The zero Decision refuses.
 	Decision = gate.Decision
+	// Principal names who asks.
+	Principal = gate.Principal
+	// Action is what a principal wants to do with an artifact.
+	Action = gate.Action
+)
+
+// The actions that an [Authority] is asked about.
+const (
+	ActionStat   = gate.Stat
+	ActionRead   = gate.Read
+	ActionQuery  = gate.Query
+	ActionCount  = gate.Count
+	ActionProve  = gate.Prove
+	ActionDerive = gate.Derive
+	ActionGrant  = gate.Grant
+	ActionDelete = gate.Delete
 )
 
 // OwnerOnly is the authority of a store that has no grants: the owner may do
 // everything, nobody else anything.
 func OwnerOnly() Authority { return gate.OwnerOnly{} }
 
-// Config are the parts of a store. All but Authority must be set.
-type Config struct {
-	Objects   *cas.Store
-	Catalogue catalogue.Catalogue
-	Signer    crypto.Signer    // signs manifests; Ed25519
-	Policy    *manifest.Policy // says which keys' word counts here
-	CursorKey [32]byte         // authenticates cursors
-	Authority Authority        // nil: OwnerOnly
+// config are the parts of a store.
+type config struct {
+	objects   *cas.Store
+	catalogue catalogue.Catalogue
+	signer    crypto.Signer    // signs manifests; Ed25519
+	policy    *manifest.Policy // says which keys' word counts here
+	cursorKey [32]byte         // authenticates cursors
+	authority Authority
 }
 
 // A Store puts, publishes, reads, queries and proves artifacts. It is safe for
 // concurrent use, and any number of processes may use one folder at once.
 type Store struct {
-	objects   *cas.Store
-	catalogue catalogue.Catalogue
-	signer    crypto.Signer
-	key       manifest.PublicKey
-	policy    *manifest.Policy
-	cursorKey [32]byte
-	id        string
-	gate      *gate.Gate
-	close     []func() error
+	config
+	key   manifest.PublicKey
+	id    string
+	gate  *gate.Gate
+	close []func() error // in order; the folder's lock is the last
 }
 
-// New returns a store over the given parts.
-func New(ctx context.Context, c Config) (*Store, error) {
-	key, err := manifest.PublicKeyOf(c.Signer)
+// newStore puts a store together.
+func newStore(ctx context.Context, c config) (*Store, error) {
+	key, err := manifest.PublicKeyOf(c.signer)
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.Catalogue.StoreID(ctx)
+	id, err := c.catalogue.StoreID(ctx)
 	if err != nil {
 		return nil, wireError("open", err)
 	}
-	if c.Authority == nil {
-		c.Authority = OwnerOnly()
-	}
-	s := &Store{
-		objects: c.Objects, catalogue: c.Catalogue, signer: c.Signer, key: key,
-		policy: c.Policy, cursorKey: c.CursorKey, id: id,
-	}
-	s.gate = gate.New(c.Authority, c.Catalogue)
-	return s, nil
+	return &Store{config: c, key: key, id: id, gate: gate.New(c.authority, c.catalogue)}, nil
 }
 
 // ID is the store's own name: 32 hex digits chosen when it was made.
@@ -121,15 +125,11 @@ func (s *Store) ID() string { return s.id }
 // Policy is the trust policy that the store judges manifests by.
 func (s *Store) Policy() *manifest.Policy { return s.policy }
 
-// Close releases the store. Readings taken from it fail from then on.
+// Close releases the store. What still reads from it fails from then on.
 func (s *Store) Close() error {
 	var errs []error
-	errs = append(errs, s.catalogue.Close())
 	for _, f := range s.close {
 		errs = append(errs, f())
 	}
 	return errors.Join(errs...)
 }
-
-// Now is the catalogue's clock, which decides expiry and stamps new artifacts.
-func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.catalogue.Now(ctx) }

@@ -13,7 +13,6 @@ import (
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
 	"leafproof/manifest"
-	"leafproof/merkle"
 	"leafproof/selector"
 )
 
@@ -52,9 +51,6 @@ type Draft struct {
 	stats  selector.Stats
 	mapped *cas.Info // the record map, where there are records
 }
-
-// Root is the BLAKE3 hash of the bytes.
-func (d *Draft) Root() merkle.Root { return d.info.Root }
 
 // Size is the number of bytes.
 func (d *Draft) Size() int64 { return d.info.Size }
@@ -211,6 +207,7 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 		return none, fail(CodeInternal, Stop, "trust.policy",
 			"the store's key %s may not sign this manifest under its trust.policy: %v (are two stores' files mixed up?)", s.key.Fingerprint(), err)
 	}
+	f.ExpiresAt = f.ExpiresAt.Truncate(time.Microsecond) // as the catalogue keeps it
 	predicate, err := s.predicate(d, f, now)
 	if err != nil {
 		return none, wireError("", err)
@@ -327,6 +324,3 @@ func optionalTime(t time.Time) *string {
 	}
 	return new(manifest.FormatTime(t))
 }
-
-// String says what a draft is, for messages.
-func (d *Draft) String() string { return fmt.Sprintf("%d bytes, root %s", d.info.Size, d.info.Root) }

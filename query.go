@@ -26,6 +26,8 @@ type Query struct {
 	Cursor string
 	// Count asks for the number alone: no record is disclosed.
 	Count bool
+	// Progress, where set, is told how many bytes were read, in steps.
+	Progress func(bytes int64)
 	// MaxRecords and MaxBytes bound what may be examined; 0 is no bound.
 	MaxRecords, MaxBytes int64
 }
@@ -57,6 +59,12 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	if err != nil {
 		return nil, err
 	}
+	if q.Count { // a number and nothing else: no page of it, no place
+		if q.Limit != 0 || q.Cursor != "" {
+			return nil, fail(CodeSelectorInvalid, FixCall, "count", "a count goes with no limit and no cursor: it is of all records")
+		}
+		emit = nil
+	}
 	answer, where, err := a.ask(q)
 	if err != nil {
 		return nil, wireError(id, err)
@@ -64,7 +72,7 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	binding := s.binding(who, a, answer)
 	from, err := s.from(ctx, q, binding)
 	if err != nil {
-		return nil, wireError("cursor", err)
+		return nil, wireError("", err)
 	}
 	isJSON := a.layout().Format == selector.FormatJSON || a.layout().Format == selector.FormatNDJSON
 	// Rows pass a gated writer on their way to emit: it looks at the permit.
@@ -72,23 +80,27 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	if err != nil {
 		return nil, wireError(id, err)
 	}
-	scan, scanErr := a.scan(ctx, q, where, from, func(rec int64, span selector.Span, b []byte) error {
-		if q.Count {
-			return nil
+	var give func(int64, selector.Span, []byte) error
+	if emit != nil {
+		give = func(rec int64, span selector.Span, b []byte) error {
+			if _, err := gated.Write(b); err != nil {
+				return err
+			}
+			return emit(Row{rec, span, b, isJSON})
 		}
-		if _, err := gated.Write(b); err != nil {
-			return err
-		}
-		return emit(Row{rec, span, b, isJSON})
-	})
+	}
+	scan, scanErr := a.scan(ctx, q, where, from, give)
 	if scanErr != nil && scan.Stop == "" {
 		return nil, wireError(id, scanErr)
 	}
 	if _, err := permit.Renew(context.WithoutCancel(ctx)); err != nil { // the counts are a disclosure too
 		return nil, wireError(id, err)
 	}
+	if q.Count {
+		scan.Returned, scan.Undecidable = 0, nil
+	}
 	answer.Fill(scan)
-	if scan.Stop != selector.StopComplete && scan.Stop != selector.StopError && scan.More != selector.MoreNo {
+	if !q.Count && scan.Stop != selector.StopComplete && scan.Stop != selector.StopError && scan.More != selector.MoreNo {
 		now, err := s.catalogue.Now(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, wireError(id, err)
@@ -137,7 +149,23 @@ func (a *artifact) scan(ctx context.Context, q Query, where *selector.Where, fro
 	}
 	defer file.Close()
 	budget := selector.Budget{Limit: q.Limit, MaxRecords: q.MaxRecords, MaxBytes: q.MaxBytes}
-	return selector.Run(ctx, data, m, layout, where, from, budget, emit)
+	var src io.ReaderAt = data
+	if q.Progress != nil {
+		src = watched{data, q.Progress}
+	}
+	return selector.Run(ctx, src, m, layout, where, from, budget, emit)
+}
+
+// watched tells how many bytes were read.
+type watched struct {
+	r    io.ReaderAt
+	tell func(int64)
+}
+
+func (w watched) ReadAt(p []byte, off int64) (int, error) {
+	n, err := w.r.ReadAt(p, off)
+	w.tell(int64(n))
+	return n, err
 }
 
 // incomplete is the error of a scan that stopped before its end for another
@@ -175,7 +203,10 @@ func (s *Store) from(ctx context.Context, q Query, b selector.Binding) (selector
 func (a *artifact) answer() *selector.Answer {
 	ref := a.m.Predicate.ArtifactRef
 	c := ref.Completeness
-	capture := selector.Capture{Status: c.Status, Coverage: c.Coverage, Records: c.Records}
+	capture := selector.Capture{
+		Status: c.Status, Coverage: c.Coverage, Records: c.Records,
+		Omissions: []selector.Omission{}, Redactions: []selector.Redaction{},
+	}
 	for _, o := range c.Omissions {
 		capture.Omissions = append(capture.Omissions, selector.Omission{What: o.What, Reason: o.Reason, Detail: o.Detail})
 	}
@@ -197,22 +228,20 @@ func (a *artifact) answer() *selector.Answer {
 func (a *artifact) layout() selector.Layout { return bundle.Layout(a.m.Predicate.Records) }
 
 // rangeAnswer is the answer to a read by position, which always reaches its end.
+// Nothing was searched, so it counts no matches.
 func (a *artifact) rangeAnswer(p *part) *selector.Answer {
 	out := a.answer()
 	out.Selector, out.QID = p.selector, selector.QID(p.selector)
 	out.Basis = selector.BasisRange
-	var bytes int64
-	for _, r := range p.ranges {
-		bytes += r.End - r.Start
-	}
 	scan := selector.Scan{
-		Position: selector.Position{Examined: p.records, Matched: p.records, Bytes: bytes},
+		Position: selector.Position{Examined: p.records, Bytes: p.bytes},
 		Stop:     selector.StopComplete, More: selector.MoreNo, Returned: p.records,
 	}
 	if p.records > 0 {
 		scan.Ranges = []merkle.Range{{Start: p.first, End: p.first + p.records}}
 	}
 	out.Fill(scan)
+	out.Matched, out.MatchedSoFar = nil, nil
 	out.Conclude()
 	return out
 }

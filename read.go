@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 
+	"leafproof/cas"
 	"leafproof/internal/gate"
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
@@ -19,6 +20,20 @@ type Selector struct {
 	Bytes   *merkle.Range // byte offsets, half open
 	Records *merkle.Range // record numbers from 0, half open
 	Pointer *string       // a JSON Pointer (RFC 6901) into a JSON document
+}
+
+// check refuses a selector that asks for two things.
+func (s Selector) check() error {
+	set := 0
+	for _, on := range []bool{s.Bytes != nil, s.Records != nil, s.Pointer != nil} {
+		if on {
+			set++
+		}
+	}
+	if set > 1 {
+		return fail(CodeSelectorInvalid, FixCall, "", "bytes, records and pointer exclude each other")
+	}
+	return nil
 }
 
 // Read writes a part of an artifact to w: bytes as they are, records with a
@@ -63,21 +78,17 @@ type part struct {
 	spans    func() iter.Seq2[selector.Span, error] // the pieces, in order
 	newline  bool                                   // write one after each piece
 	records  int64                                  // how many of the pieces are records
+	bytes    int64                                  // in the pieces, once they were written
 	first    int64                                  // the first record's number
 	close    func() error
 }
 
 // part resolves a selector to bytes.
 func (a *artifact) part(ctx context.Context, sel Selector, data io.ReaderAt) (*part, error) {
-	set := 0
-	for _, on := range []bool{sel.Bytes != nil, sel.Records != nil, sel.Pointer != nil} {
-		if on {
-			set++
-		}
+	if err := sel.check(); err != nil {
+		return nil, err
 	}
 	switch {
-	case set > 1:
-		return nil, fail(CodeSelectorInvalid, FixCall, "", "bytes, records and pointer exclude each other")
 	case sel.Records != nil:
 		return a.recordsPart(ctx, *sel.Records)
 	case sel.Pointer != nil:
@@ -174,6 +185,7 @@ func (p *part) write(w io.Writer, data io.ReaderAt) error {
 		if err != nil {
 			return err
 		}
+		p.bytes += span.Len()
 		for off := span.Start; off < span.End; {
 			b, err := win.at(off, span.End)
 			if err != nil {
@@ -246,31 +258,12 @@ func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, 
 		return none, a.tell(ctx, err)
 	}
 	defer data.Close()
-	src := bundle.Source{Manifest: a.m, Envelope: a.signed.Manifest, SSH: a.signed.SSH, Data: data, Tree: data.Tree()}
-	var b *bundle.Bundle
-	switch {
-	case sel.Pointer != nil:
-		err = fail(CodeSelectorInvalid, FixCall, "pointer", "a pointer cannot be proven yet: prove bytes or records")
-	case sel.Records != nil:
-		if err = a.allows(manifest.SelectorRecordRange); err != nil {
-			break
-		}
-		file, _, _, ferr := a.records(ctx)
-		if ferr != nil {
-			err = ferr
-			break
-		}
-		defer file.Close()
-		src.Map, src.MapTree = file, file.Tree()
-		b, err = bundle.Records(ctx, src, sel.Records.Start, sel.Records.End)
-	case sel.Bytes != nil:
-		b, err = bundle.Bytes(src, *sel.Bytes)
-	default:
-		b, err = bundle.Bytes(src, merkle.Range{Start: 0, End: a.m.Size})
-	}
+	b, closeMap, err := a.bundle(ctx, sel, data)
 	if err != nil {
 		return none, a.tell(ctx, err)
 	}
+	defer closeMap()
+	a.request.Placed = b.Placed()
 	permit, err := a.permit(ctx, b.Leaves().Bytes()...)
 	if err != nil {
 		return none, err
@@ -285,6 +278,43 @@ func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, 
 	return b.Claim(), nil
 }
 
+// bundle prepares the bundle that proves a part, and returns what to call when it
+// was written.
+func (a *artifact) bundle(ctx context.Context, sel Selector, data *cas.Reader) (*bundle.Bundle, func() error, error) {
+	nothing := func() error { return nil }
+	if err := sel.check(); err != nil {
+		return nil, nothing, err
+	}
+	src := bundle.Source{Manifest: a.m, Envelope: a.signed.Manifest, SSH: a.signed.SSH, Data: data, Tree: data.Tree()}
+	switch {
+	case sel.Pointer != nil:
+		return nil, nothing, fail(CodeSelectorInvalid, FixCall, "pointer", "a pointer cannot be proven yet: prove bytes or records")
+	case sel.Records != nil:
+		if err := a.allows(manifest.SelectorRecordRange); err != nil {
+			return nil, nothing, err
+		}
+		file, _, _, err := a.records(ctx)
+		if err != nil {
+			return nil, nothing, err
+		}
+		src.Map, src.MapTree = file, file.Tree()
+		b, err := bundle.Records(ctx, src, sel.Records.Start, sel.Records.End)
+		if err != nil {
+			file.Close()
+		}
+		return b, file.Close, err
+	}
+	if err := a.allows(manifest.SelectorByteRange); err != nil {
+		return nil, nothing, err
+	}
+	r := merkle.Range{Start: 0, End: a.m.Size}
+	if sel.Bytes != nil {
+		r = *sel.Bytes
+	}
+	b, err := bundle.Bytes(src, r)
+	return b, nothing, err
+}
+
 // Slice writes a bare proof of a byte range, with no manifest: a detached lps1
 // file, or a Bao slice of single leaves. Whoever has the root can verify it.
 func (s *Store) Slice(ctx context.Context, who Caller, id string, r merkle.Range, bao bool, w io.Writer) (merkle.Root, error) {
@@ -297,11 +327,17 @@ func (s *Store) Slice(ctx context.Context, who Caller, id string, r merkle.Range
 		return merkle.Root{}, a.tell(ctx, err)
 	}
 	defer data.Close()
+	if err := a.allows(manifest.SelectorByteRange); err != nil {
+		return merkle.Root{}, a.tell(ctx, err)
+	}
 	set, err := merkle.Leaves(a.m.Size, r)
 	if err != nil {
 		return merkle.Root{}, a.tell(ctx, fail(CodeSelectorInvalid, FixCall, "bytes", "bytes %d:%d: %v", r.Start, r.End, err))
 	}
-	permit, err := a.permit(ctx, set.WithLast().Bytes()...)
+	if !bao {
+		set = set.WithLast()
+	}
+	permit, err := a.permit(ctx, set.Bytes()...)
 	if err != nil {
 		return merkle.Root{}, err
 	}

@@ -3,6 +3,7 @@ package leafproof_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"leafproof"
+	"leafproof/manifest"
 	"leafproof/merkle"
 	"leafproof/selector"
 )
@@ -135,7 +137,7 @@ func diskUse(t testing.TB, dir string) int64 {
 	return n
 }
 
-// TestPinned: a newer snapshot of a source does not touch the older one (case 21).
+// TestPinned: a newer snapshot of a source does not touch the older one.
 func TestPinned(t *testing.T) {
 	s, _ := newStore(t)
 	f := leafproof.Facts{SourceID: "infra.events"}
@@ -192,7 +194,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestEmptyAnswer: an empty result says everything that it rests on (case 28).
+// TestEmptyAnswer: an empty result says everything that it rests on.
 func TestEmptyAnswer(t *testing.T) {
 	s, _ := newStore(t)
 	id := put(t, s, []byte(events), leafproof.PutOptions{Records: "ndjson"},
@@ -263,7 +265,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a scan that did not end is never an empty answer (case 24).
+// TestInterrupted: a scan that did not end is never an empty answer.
 func TestInterrupted(t *testing.T) {
 	s, _ := newStore(t)
 	id := put(t, s, []byte(strings.Repeat("{\"a\":1}\n", 5000)), leafproof.PutOptions{}, leafproof.Facts{})
@@ -336,8 +338,12 @@ func TestStranger(t *testing.T) {
 			}
 		}
 	}
-	if list, _, err := s.List(t.Context(), leafproof.Caller{Principal: "eve"}, leafproof.DefaultTenant, 0, 10); err != nil || len(list) > 0 {
-		t.Errorf("a stranger lists %v, %v", list, err)
+	list, next, err := s.List(t.Context(), leafproof.Caller{Principal: "eve"}, leafproof.DefaultTenant, 0, 1)
+	if err != nil || len(list) > 0 || next != 0 {
+		t.Errorf("a stranger lists %v, next %d, %v", list, next, err)
+	}
+	if tenants, err := s.Tenants(t.Context(), leafproof.Caller{Principal: "eve"}); err != nil || len(tenants) > 0 {
+		t.Errorf("a stranger sees the tenants %v, %v", tenants, err)
 	}
 	if list, _, err := s.List(t.Context(), leafproof.Owner, leafproof.DefaultTenant, 0, 10); err != nil || len(list) != 1 {
 		t.Errorf("the owner lists %v, %v", list, err)
@@ -376,7 +382,7 @@ func TestRevokedInTheMiddle(t *testing.T) {
 }
 
 // TestDamaged: bytes that were altered on disk are refused, none of them leaves,
-// and putting them again heals (case 22).
+// and putting them again heals.
 func TestDamaged(t *testing.T) {
 	s, dir := newStore(t)
 	data := random(1<<20, 5)
@@ -461,3 +467,168 @@ var errBroken = errors.New("the pipe broke")
 type failing struct{}
 
 func (*failing) Read([]byte) (int, error) { return 0, errBroken }
+
+// TestCancelled: a scan that is cancelled in the middle says how far it came, and
+// is no answer.
+func TestCancelled(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte(strings.Repeat("{\"a\":1}\n", 200_000)), leafproof.PutOptions{}, leafproof.Facts{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rows := int64(0)
+	a, err := s.Query(ctx, leafproof.Owner, id, leafproof.Query{Where: `@.a == 1`}, func(leafproof.Row) error {
+		if rows++; rows == 10 {
+			cancel()
+		}
+		return nil
+	})
+	if leafproof.CodeOf(err) != leafproof.CodeScanIncomplete || a == nil {
+		t.Fatalf("answer %v, error %v", a, err)
+	}
+	if a.Stop != selector.StopCancelled || a.Matched != nil || a.Returned != rows || a.Examined.Records < rows || a.Examined.Records == a.RecordsTotal {
+		t.Errorf("answer: %+v", a)
+	}
+	if !strings.HasPrefix(a.Conclusion, "no_conclusion") && a.MatchedSoFar == nil {
+		t.Errorf("conclusion: %s", a.Conclusion)
+	}
+	// Nothing was lost: the cursor goes on to the rest.
+	if a.Cursor == "" {
+		t.Fatal("no cursor")
+	}
+	b, err := s.Query(t.Context(), leafproof.Owner, id, leafproof.Query{Where: `@.a == 1`, Cursor: a.Cursor}, func(leafproof.Row) error {
+		rows++
+		return nil
+	})
+	if err != nil || rows != 200_000 || b.Matched == nil || *b.Matched != 200_000 {
+		t.Errorf("%d rows in all, answer %+v, error %v", rows, b, err)
+	}
+}
+
+// TestCount: a count is a number, of all records, and shows no record.
+func TestCount(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte(events), leafproof.PutOptions{Records: "ndjson"}, leafproof.Facts{})
+	a, err := s.Query(t.Context(), leafproof.Owner, id, leafproof.Query{Where: `@.status == "open"`, Count: true}, func(leafproof.Row) error {
+		t.Error("a count gave a row")
+		return nil
+	})
+	if err != nil || a.Matched == nil || *a.Matched != 2 || a.Returned != 0 || a.Cursor != "" || len(a.UndecidableSpans) > 0 || a.Undecidable != 2 {
+		t.Errorf("answer %+v, error %v", a, err)
+	}
+	for _, q := range []leafproof.Query{{Where: "@.a == 1", Count: true, Limit: 1}, {Where: "@.a == 1", Count: true, Cursor: "x"}} {
+		if _, err := s.Query(t.Context(), leafproof.Owner, id, q, nil); leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid {
+			t.Errorf("%+v: error = %v", q, err)
+		}
+	}
+}
+
+// TestResolveRef: a reference with any field changed is told by that field.
+func TestResolveRef(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("x\n"), leafproof.PutOptions{}, leafproof.Facts{Coverage: map[string]string{"region": "eu"}})
+	st, err := s.Resolve(t.Context(), leafproof.Owner, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ResolveRef(t.Context(), leafproof.Owner, st.Ref); err != nil {
+		t.Error(err)
+	}
+	for field, alter := range map[string]func(*manifest.ArtifactRef){
+		"/scope/tenant_id":     func(r *manifest.ArtifactRef) { r.Scope.TenantID = "evil" },
+		"/content_hash":        func(r *manifest.ArtifactRef) { r.ContentHash = "blake3:" + strings.Repeat("0", 64) },
+		"/completeness/status": func(r *manifest.ArtifactRef) { r.Completeness.Status = "partial" },
+		"/expires_at":          func(r *manifest.ArtifactRef) { r.ExpiresAt = new("2099-01-01T00:00:00Z") },
+	} {
+		ref := st.Ref
+		alter(&ref)
+		_, err := s.ResolveRef(t.Context(), leafproof.Owner, ref)
+		if leafproof.CodeOf(err) != leafproof.CodeRefAltered || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: error = %v", field, err)
+		}
+	}
+}
+
+// TestCatalogueDoesNotOverrule: a row that says otherwise than the signed manifest
+// leads nowhere.
+func TestCatalogueDoesNotOverrule(t *testing.T) {
+	for name, change := range map[string]string{
+		"expiry":  `UPDATE artifacts SET expires_at = NULL`,
+		"run":     `UPDATE artifacts SET run = 'other'`,
+		"source":  `UPDATE artifacts SET source_id = NULL`,
+		"created": `UPDATE artifacts SET created_at = created_at + 1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := newStore(t)
+			id := put(t, s, []byte("secret\n"), leafproof.PutOptions{},
+				leafproof.Facts{RunID: "run-1", SourceID: "infra", ExpiresAt: time.Now().Add(time.Hour)})
+			read(t, s, id, leafproof.Selector{})
+			s.Close()
+			db, err := sql.Open("sqlite", filepath.Join(dir, "catalogue.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(change); err != nil {
+				t.Fatal(err)
+			}
+			db.Close()
+			var out bytes.Buffer
+			_, err = openStore(t, dir).Read(t.Context(), leafproof.Owner, id, leafproof.Selector{}, &out)
+			if leafproof.CodeOf(err) != leafproof.CodeIntegrityFailed || out.Len() > 0 {
+				t.Errorf("error = %v after %q", err, &out)
+			}
+		})
+	}
+}
+
+// unavailable is an authority that does not answer.
+type unavailable struct{}
+
+func (unavailable) Decide(context.Context, leafproof.Request) (leafproof.Decision, error) {
+	return leafproof.Decision{}, errors.New("down")
+}
+
+// TestAuthorityDown: nobody hears anything, and which ids exist cannot be told
+// from the refusals.
+func TestAuthorityDown(t *testing.T) {
+	s, dir := newStore(t)
+	id := put(t, s, []byte("x\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	down := openStore(t, dir, leafproof.WithAuthority(unavailable{}))
+	for _, id := range []string{id, "art_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"} {
+		var out bytes.Buffer
+		_, readErr := down.Read(t.Context(), leafproof.Owner, id, leafproof.Selector{}, &out)
+		_, statErr := down.Resolve(t.Context(), leafproof.Owner, id)
+		deleteErr := down.Delete(t.Context(), leafproof.Owner, id, "")
+		for what, err := range map[string]error{"read": readErr, "stat": statErr, "delete": deleteErr} {
+			if leafproof.CodeOf(err) != leafproof.CodeAuthorityUnavailable {
+				t.Errorf("%s %s: error = %v", what, id, err)
+			}
+		}
+	}
+}
+
+// TestProofDisclosure: an authority is asked about all that a proof shows: whole
+// leaves, and the places of every record on the map pages it carries.
+func TestProofDisclosure(t *testing.T) {
+	var asked []leafproof.Request
+	s, _ := newStore(t, leafproof.WithAuthority(record{&asked}))
+	id := put(t, s, []byte(strings.Repeat("{\"a\":1}\n", 1000)), leafproof.PutOptions{}, leafproof.Facts{})
+	asked = nil
+	sel := leafproof.Selector{Records: &merkle.Range{Start: 500, End: 501}}
+	if _, err := s.Prove(t.Context(), leafproof.Owner, id, sel, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	r := asked[len(asked)-1]
+	if r.Action != leafproof.ActionProve || len(r.Ranges) != 1 || r.Ranges[0] != (merkle.Range{Start: 3072, End: 4096}) {
+		t.Errorf("asked about %+v", r)
+	}
+	if r.Placed.Start > 500 || r.Placed.End <= 501 {
+		t.Errorf("asked about the places of %v, the page shows more", r.Placed)
+	}
+}
+
+type record struct{ asked *[]leafproof.Request }
+
+func (a record) Decide(_ context.Context, r leafproof.Request) (leafproof.Decision, error) {
+	*a.asked = append(*a.asked, r)
+	return leafproof.Decision{Allow: true}, nil
+}

@@ -271,6 +271,16 @@ func (m *Map) Pages(a, b int64) (merkle.Range, error) {
 	return merkle.Range{Start: 1 + first, End: 2 + last}, err
 }
 
+// PageRecords returns the numbers of the records that one page of a map places.
+// It does not check the page: that is for the reader of its entries.
+func PageRecords(page []byte) (merkle.Range, error) {
+	if len(page) < pageHead {
+		return merkle.Range{}, badMap(0, "a page of %d bytes", len(page))
+	}
+	first := int64(binary.LittleEndian.Uint64(page))
+	return merkle.Range{Start: first, End: first + int64(binary.LittleEndian.Uint16(page[16:]))}, nil
+}
+
 // MapWant is what a verifier knows from the signed manifest about a record map.
 type MapWant struct {
 	Root    merkle.Root // of the source, not of the map

@@ -97,9 +97,12 @@ func fail(op string, offset int64, err error, format string, args ...any) *Error
 // Span is the half-open byte range [Start, End) of a record or value in the
 // original bytes, terminator excluded.
 type Span struct {
-	Start int64 `json:"start"`
-	End   int64 `json:"end"`
+	Start int64
+	End   int64
 }
+
+// MarshalJSON writes the span as [start,end].
+func (s Span) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "[%d,%d]", s.Start, s.End), nil }
 
 // Len returns the span's length in bytes.
 func (s Span) Len() int64 { return s.End - s.Start }

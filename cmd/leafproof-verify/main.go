@@ -9,9 +9,12 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 
 	"leafproof/internal/verifycmd"
 )
@@ -23,33 +26,52 @@ func (l *list) String() string     { return fmt.Sprint(*l) }
 func (l *list) Set(s string) error { *l = append(*l, s); return nil }
 
 func main() {
-	var o verifycmd.Options
-	fs := flag.NewFlagSet("leafproof-verify", flag.ContinueOnError)
-	fs.Usage = func() {
-		fmt.Fprintln(fs.Output(), "usage: leafproof-verify [flags] FILE.proof")
-		fs.PrintDefaults()
-	}
-	fs.StringVar(&o.Policy, "policy", "", "the trust.policy that says whose word counts")
-	fs.Var((*list)(&o.Keys), "key", "an ad-hoc policy: this public key, an OpenSSH line or a PEM file (may be repeated)")
-	fs.StringVar(&o.Out, "o", "", "write the verified bytes to this file")
-	fs.StringVar(&o.At, "at", "", "judge expiry and keys as of this RFC 3339 time")
-	fs.Var((*list)(&o.RequireProven), "require-proven", "a fact that must be proven, not attested (may be repeated)")
-	fs.BoolVar(&o.RequireCurrent, "require-current", false, "an expired or superseded artifact is unverifiable")
-	fs.StringVar(&o.ExpectBytes, "expect-bytes", "", "the claim must be these bytes A:B")
-	fs.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records A:B")
-	fs.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
-	fs.BoolVar(&o.JSON, "json", false, "print one JSON value")
-	if err := fs.Parse(os.Args[1:]); err != nil {
-		os.Exit(verifycmd.ExitUsage)
-	}
-	if fs.NArg() != 1 && !(o.Howto && fs.NArg() == 0) {
-		fs.Usage()
-		os.Exit(verifycmd.ExitUsage)
-	}
-	o.File = fs.Arg(0)
-	code, err := verifycmd.Run(o, os.Stdout)
+	code, err := run(os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "leafproof-verify: %v\n", err)
 	}
 	os.Exit(code)
+}
+
+func run(args []string) (int, error) {
+	var o verifycmd.Options
+	var policies list
+	fs := flag.NewFlagSet("leafproof-verify", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // errors are one line, of our own
+	fs.Var(&policies, "policy", "the trust.policy `FILE` that says whose word counts (default: that of $LEAFPROOF_STORE)")
+	fs.Var((*list)(&o.Keys), "key", "an ad-hoc policy: this public key `FILE`, an OpenSSH line or PEM (may be repeated)")
+	fs.StringVar(&o.Out, "o", "", "write the verified bytes to this `FILE`")
+	fs.StringVar(&o.At, "at", "", "judge expiry and keys as of this RFC 3339 `TIME`")
+	fs.Var((*list)(&o.RequireProven), "require-proven", "a `FACT` that must be proven, not attested (may be repeated)")
+	fs.BoolVar(&o.RequireCurrent, "require-current", false, "an expired or superseded artifact is unverifiable")
+	fs.StringVar(&o.ExpectBytes, "expect-bytes", "", "the claim must be these bytes `A:B`")
+	fs.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records `A:B`")
+	fs.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
+	fs.BoolVar(&o.JSON, "json", false, "print one JSON value")
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Println("usage: leafproof-verify [flags] FILE.proof")
+		fs.SetOutput(os.Stdout)
+		fs.PrintDefaults()
+		return verifycmd.ExitOK, nil
+	case err != nil:
+		return verifycmd.ExitUsage, err
+	case fs.NArg() > 1 || fs.NArg() == 0 && !o.Howto:
+		return verifycmd.ExitUsage, fmt.Errorf("%d files are given, one is verified; usage: leafproof-verify [flags] FILE.proof", fs.NArg())
+	case len(policies) > 1:
+		return verifycmd.ExitUsage, errors.New("--policy is given twice")
+	}
+	if len(policies) == 1 {
+		o.Policy = policies[0]
+	}
+	var given []string
+	fs.Visit(func(f *flag.Flag) { given = append(given, f.Name) })
+	if err := o.Given(given...); err != nil {
+		return verifycmd.ExitUsage, err
+	}
+	if dir := os.Getenv("LEAFPROOF_STORE"); dir != "" {
+		o.DefaultPolicy = filepath.Join(dir, "trust.policy")
+	}
+	o.File = fs.Arg(0)
+	return verifycmd.Run(o, os.Stdout, os.Stderr)
 }

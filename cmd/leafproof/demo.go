@@ -21,20 +21,28 @@ import (
 )
 
 func demoCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show in a minute what this is for, on a throw-away store",
 		Long:  "Play an incident through: a snapshot is kept, a later one does not replace it, a query says what it searched,\nand an excerpt verifies offline until one bit of it is changed. Everything happens in a temporary folder.",
 		Args:  args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := os.MkdirTemp("", "leafproof-demo-*")
-			if err != nil {
-				return err
-			}
-			d := demo{ctx: cmd.Context(), dir: dir, out: cmd.OutOrStdout()}
-			return errors.Join(d.run(), os.RemoveAll(dir))
-		},
 	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		dir, err := os.MkdirTemp("", "leafproof-demo-*")
+		if err != nil {
+			return err
+		}
+		d := demo{ctx: cmd.Context(), dir: dir, out: cmd.OutOrStdout()}
+		if *asJSON {
+			d.out = io.Discard
+		}
+		if err := errors.Join(d.run(), os.RemoveAll(dir)); err != nil || !*asJSON {
+			return err
+		}
+		return printJSON(cmd.OutOrStdout(), map[string][]string{"shown": d.titles})
+	}
+	return cmd
 }
 
 // demo plays the incident of an agent that asks for events, acts on them, and is
@@ -44,7 +52,8 @@ type demo struct {
 	dir   string
 	out   io.Writer
 	store *leafproof.Store
-	step  int
+
+	titles []string
 }
 
 const demoEvents = 12840
@@ -84,8 +93,8 @@ func (d *demo) run() error {
 
 // title begins a step.
 func (d *demo) title(format string, args ...any) {
-	d.step++
-	fmt.Fprintf(d.out, "\n%d. %s\n\n", d.step, fmt.Sprintf(format, args...))
+	d.titles = append(d.titles, fmt.Sprintf(format, args...))
+	fmt.Fprintf(d.out, "\n%d. %s\n\n", len(d.titles), d.titles[len(d.titles)-1])
 }
 
 func (d *demo) say(format string, args ...any) { fmt.Fprintf(d.out, "   "+format+"\n", args...) }
@@ -228,7 +237,7 @@ func firstLine(text, prefix string) string {
 
 func (d *demo) verify(proof, storeDir string) (int, string, error) {
 	var out bytes.Buffer
-	code, err := verifycmd.Run(verifycmd.Options{File: proof, Policy: leafproof.PolicyPath(storeDir)}, &out)
+	code, err := verifycmd.Run(verifycmd.Options{File: proof, Policy: leafproof.PolicyPath(storeDir)}, &out, &out)
 	return code, out.String(), err
 }
 

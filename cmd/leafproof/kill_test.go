@@ -36,10 +36,10 @@ func TestKill(t *testing.T) {
 	files := map[string]bool{} // contents
 	printed := map[string]string{}
 	// How long an undisturbed put takes here.
-	begin := time.Now()
+	var whole time.Duration
 	for i := range 50 {
 		var b bytes.Buffer
-		for n := range 1 + rng.IntN(40_000) {
+		for n := range 1000 + rng.IntN(20_000) {
 			fmt.Fprintf(&b, "{\"put\":%d,\"n\":%d}\n", i, n)
 		}
 		name := filepath.Join(dir, fmt.Sprintf("file-%d", i))
@@ -50,18 +50,17 @@ func TestKill(t *testing.T) {
 		cmd := leafproofCommand(store, "put", "-q", name)
 		var out bytes.Buffer
 		cmd.Stdout = &out
+		begin := time.Now()
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if i == 0 {
-			begin = time.Now()
-		} else {
-			time.Sleep(time.Duration(rng.Int64N(100_000_000)))
+		if i > 0 {
+			time.Sleep(time.Duration(rng.Int64N(int64(whole) * 3 / 2)))
 			cmd.Process.Kill()
 		}
 		cmd.Wait()
 		if i == 0 {
-			t.Logf("an undisturbed put took %v", time.Since(begin))
+			whole = time.Since(begin)
 		}
 		if id, ok := strings.CutSuffix(out.String(), "\n"); ok {
 			printed[id] = b.String()

@@ -19,15 +19,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"leafproof"
-	"leafproof/internal/cidtext"
 	"leafproof/internal/verifycmd"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
 	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	var silent *exitError
 	if !errors.As(err, &silent) || silent.err != nil {
 		fmt.Fprintf(errOut, "leafproof: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
-		if hint := hintFor(err); hint != "" {
+		if hint := leafproof.Hint(err); hint != "" {
 			fmt.Fprintf(errOut, "leafproof: hint: %s\n", hint)
 		}
 	}
@@ -133,35 +133,12 @@ func codeFor(err error) int {
 	case leafproof.CodeRefMalformed, leafproof.CodeSelectorInvalid, leafproof.CodeNotRecords:
 		return exitUsage
 	default:
-		if strings.HasPrefix(string(code), "cursor_") || errors.Is(err, cidtext.ErrSyntax) {
-			return exitUsage
-		}
 		// An unknown subcommand is cobra's own error, with no type.
-		if strings.HasPrefix(err.Error(), "unknown command ") || strings.HasPrefix(err.Error(), "required flag") {
+		if strings.HasPrefix(string(code), "cursor_") || strings.HasPrefix(err.Error(), "unknown command ") {
 			return exitUsage
 		}
 	}
 	return exitFailed
-}
-
-func hintFor(err error) string {
-	switch {
-	case errors.Is(err, leafproof.ErrNoStore):
-		return "run `leafproof init` first, or name a store with --store or LEAFPROOF_STORE"
-	case errors.Is(err, leafproof.ErrNewerStore):
-		return "use the leafproof that made it, or a newer one"
-	case errors.Is(err, leafproof.ErrCatalogue):
-		return "nothing was changed, and the objects are untouched: put catalogue.db back from a backup"
-	}
-	switch leafproof.CodeOf(err) {
-	case leafproof.CodeRefNotFound:
-		return "`leafproof ls` lists what there is"
-	case leafproof.CodeStoreFull:
-		return "nothing was published; what was published before still reads"
-	case leafproof.CodeIntegrityFailed:
-		return "no damaged byte was given out"
-	}
-	return ""
 }
 
 // storeDir is the folder of the store that a command works on.
@@ -245,6 +222,7 @@ func versionCommand() *cobra.Command {
 
 func verifyCommand() *cobra.Command {
 	var o verifycmd.Options
+	var policies []string
 	cmd := &cobra.Command{
 		Use:   "verify FILE.proof",
 		Short: "Verify a bundle, offline",
@@ -258,7 +236,7 @@ func verifyCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.Policy, "policy", "", "the trust.policy that says whose word counts")
+	f.StringArrayVar(&policies, "policy", nil, "the trust.policy that says whose word counts")
 	f.StringArrayVar(&o.Keys, "key", nil, "an ad-hoc policy: this public key, an OpenSSH line or a PEM file (may be repeated)")
 	f.StringVarP(&o.Out, "out", "o", "", "write the verified bytes to this file")
 	f.StringVar(&o.At, "at", "", "judge expiry and keys as of this RFC 3339 time")
@@ -272,10 +250,25 @@ func verifyCommand() *cobra.Command {
 		if len(args) > 0 {
 			o.File = args[0]
 		}
+		if len(policies) > 1 {
+			return usage("--policy is given twice")
+		}
+		if len(policies) == 1 {
+			o.Policy = policies[0]
+		}
+		var given []string
+		cmd.Flags().Visit(func(f *pflag.Flag) { given = append(given, f.Name) })
+		if err := o.Given(given...); err != nil {
+			return usage("%v", err)
+		}
 		if dir, err := storeDir(cmd); err == nil {
 			o.DefaultPolicy = leafproof.PolicyPath(dir)
 		}
-		code, err := verifycmd.Run(o, cmd.OutOrStdout())
+		o.Watch = func(r io.ReaderAt, size int64) (io.ReaderAt, func()) {
+			bar := newProgress(cmd, o.File, 2*size) // it is read for line 1, and again for the claim
+			return progressReaderAt{cmd.Context(), r, bar}, bar.stop
+		}
+		code, err := verifycmd.Run(o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		if code == exitOK && err == nil {
 			return nil
 		}

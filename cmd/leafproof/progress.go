@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
 )
 
 // progress shows on a terminal how far a long read has come. Elsewhere it is silent.
@@ -23,13 +25,28 @@ type progress struct {
 	once  sync.Once
 }
 
-// newProgress starts a progress bar, which appears after a second.
-func newProgress(w io.Writer, name string, size int64) *progress {
-	p := &progress{w: w, name: name, size: size, start: time.Now(), quit: make(chan struct{})}
-	if f, ok := w.(*os.File); ok && isatty.IsTerminal(f.Fd()) {
+// newProgress starts a progress bar, which appears after a second where standard
+// error is a terminal. size is -1 where it is not known.
+func newProgress(cmd *cobra.Command, name string, size int64) *progress {
+	p := &progress{w: cmd.ErrOrStderr(), name: name, size: size, start: time.Now(), quit: make(chan struct{})}
+	if isTerminal(p.w) {
 		p.ended.Go(p.run)
 	}
 	return p
+}
+
+// outputProgress is newProgress for what is written to standard output. It stays
+// silent when that is a terminal too.
+func outputProgress(cmd *cobra.Command, name string, size int64) *progress {
+	if isTerminal(cmd.OutOrStdout()) {
+		return &progress{quit: make(chan struct{})}
+	}
+	return newProgress(cmd, name, size)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
 }
 
 func (p *progress) run() {
@@ -74,6 +91,9 @@ func (p *progress) stop() {
 	p.ended.Wait()
 }
 
+// add counts n bytes as done.
+func (p *progress) add(n int64) { p.done.Add(n) }
+
 func (p *progress) reader(r io.Reader) io.Reader { return &progressReader{r, p} }
 
 type progressReader struct {
@@ -83,6 +103,33 @@ type progressReader struct {
 
 func (r *progressReader) Read(b []byte) (int, error) {
 	n, err := r.r.Read(b)
-	r.p.done.Add(int64(n))
+	r.p.add(int64(n))
+	return n, err
+}
+
+// progressReaderAt counts what is read, and reads no more once ctx has ended.
+type progressReaderAt struct {
+	ctx context.Context
+	r   io.ReaderAt
+	p   *progress
+}
+
+func (r progressReaderAt) ReadAt(b []byte, off int64) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := r.r.ReadAt(b, off)
+	r.p.add(int64(n))
+	return n, err
+}
+
+type progressWriter struct {
+	w io.Writer
+	p *progress
+}
+
+func (w progressWriter) Write(b []byte) (int, error) {
+	n, err := w.w.Write(b)
+	w.p.add(int64(n))
 	return n, err
 }

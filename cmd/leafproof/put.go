@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"leafproof"
+	"leafproof/manifest"
 )
 
 func putCommand() *cobra.Command {
@@ -37,12 +38,17 @@ func putCommand() *cobra.Command {
 	fl.StringVar(&f.SourceID, "source", "", "the id of the source it was captured from")
 	fl.StringVar(&f.SnapshotID, "snapshot", "", "the source's own name of the version captured")
 	fl.StringVar(&observed, "observed", "", "when the source was observed, RFC 3339")
-	fl.StringArrayVar(&coverage, "coverage", nil, "what the capture covers, K=V (may be repeated)")
+	fl.StringArrayVar(&coverage, "coverage", nil, "what the capture covers, K=V (may be repeated); the capture is then complete, unless --partial")
 	fl.BoolVar(&f.Partial, "partial", false, "the capture lacks some of its coverage")
 	fl.BoolVarP(&quiet, "quiet", "q", false, "print only the artifact id")
-	jsonFlag(cmd) // the reference is JSON already
+	asJSON := jsonFlag(cmd) // the reference is JSON already; with -q, the id becomes a JSON string
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var err error
+		for name, value := range map[string]string{"tenant": o.Tenant, "run": f.RunID, "source": f.SourceID, "snapshot": f.SnapshotID, "observed": observed, "media-type": o.MediaType} {
+			if value == "" && cmd.Flags().Changed(name) {
+				return usage("--%s is given without a value", name)
+			}
+		}
 		if observed != "" {
 			if f.ObservedAt, err = time.Parse(time.RFC3339Nano, observed); err != nil {
 				return usage("--observed: %q is not a time like 2026-11-30T12:00:00Z", observed)
@@ -51,7 +57,7 @@ func putCommand() *cobra.Command {
 		if f.Coverage, err = parseCoverage(coverage); err != nil {
 			return err
 		}
-		return withStore(cmd, func(s *leafproof.Store) error { return put(cmd, s, args[0], o, f, quiet) })
+		return withStore(cmd, func(s *leafproof.Store) error { return put(cmd, s, args[0], o, f, printRef(cmd, quiet, *asJSON)) })
 	}
 	return cmd
 }
@@ -74,7 +80,9 @@ func parseCoverage(pairs []string) (map[string]string, error) {
 	return out, nil
 }
 
-func put(cmd *cobra.Command, s *leafproof.Store, name string, o leafproof.PutOptions, f leafproof.Facts, quiet bool) error {
+func put(cmd *cobra.Command, s *leafproof.Store, name string, o leafproof.PutOptions, f leafproof.Facts,
+	print func(*leafproof.Draft, manifest.ArtifactRef) error,
+) error {
 	src, err := openSource(cmd, name)
 	if err != nil {
 		return err
@@ -98,14 +106,22 @@ func put(cmd *cobra.Command, s *leafproof.Store, name string, o leafproof.PutOpt
 	if n := draft.Undecidable(); n > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s: %d of its records are undecidable: no query will match or rule them out\n", name, n)
 	}
-	if quiet {
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), ref.ArtifactID)
-		return err
+	return print(draft, ref)
+}
+
+// printRef says how put prints what it made.
+func printRef(cmd *cobra.Command, quiet, asJSON bool) func(*leafproof.Draft, manifest.ArtifactRef) error {
+	return func(d *leafproof.Draft, ref manifest.ArtifactRef) error {
+		switch {
+		case quiet && asJSON:
+			return printJSON(cmd.OutOrStdout(), ref.ArtifactID)
+		case quiet:
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), ref.ArtifactID)
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: records: %s\n", d.Chosen())
+		return printJSON(cmd.OutOrStdout(), ref)
 	}
-	if o.Records == "auto" {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: records: %s\n", draft.Chosen())
-	}
-	return printJSON(cmd.OutOrStdout(), ref)
 }
 
 // source is a file or standard input on its way into a store.
@@ -119,7 +135,7 @@ type source struct {
 
 func openSource(cmd *cobra.Command, name string) (*source, error) {
 	if name == "-" {
-		s := &source{name: name, bar: newProgress(cmd.ErrOrStderr(), "stdin", -1)}
+		s := &source{name: name, bar: newProgress(cmd, "stdin", -1)}
 		s.Reader = s.bar.reader(cmd.InOrStdin())
 		return s, nil
 	}
@@ -139,7 +155,7 @@ func openSource(cmd *cobra.Command, name string) (*source, error) {
 	if fi.Mode().IsRegular() {
 		size = fi.Size()
 	}
-	s := &source{name: name, file: f, before: fi, bar: newProgress(cmd.ErrOrStderr(), filepath.Base(name), size)}
+	s := &source{name: name, file: f, before: fi, bar: newProgress(cmd, filepath.Base(name), size)}
 	s.Reader = s.bar.reader(f)
 	return s, nil
 }

@@ -16,7 +16,7 @@ func queryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "query ID --where EXPR",
 		Short: "Filter an artifact's records, and say what was examined",
-		Long: "Print the records that satisfy a condition, one a line, and to stderr what the answer rests on.\n" +
+		Long: "Print the records that satisfy a condition, a newline after each, and to stderr what the answer rests on.\n" +
 			"EXPR is {\"field\": POINTER, \"equals\" | \"contains\": VALUE}, or a comparison like @.status == \"open\".",
 		Args: args(1, 1),
 	}
@@ -33,7 +33,13 @@ func queryCommand() *cobra.Command {
 		if q.Limit < 0 || (cmd.Flags().Changed("limit") && q.Limit == 0) {
 			return usage("--limit: %d is not a number of records: it is at least 1", q.Limit)
 		}
+		if q.Count && (cmd.Flags().Changed("limit") || cmd.Flags().Changed("cursor")) {
+			return usage("--count goes without --limit and --cursor: it counts all records")
+		}
 		return withStore(cmd, func(s *leafproof.Store) error {
+			bar := outputProgress(cmd, args[0], -1)
+			defer bar.stop()
+			q.Progress = bar.add
 			switch {
 			case *asJSON:
 				return queryJSON(cmd, s, args[0], q)
@@ -63,7 +69,6 @@ func queryText(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Qu
 }
 
 func queryCount(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Query) error {
-	q.Limit = 0
 	a, err := s.Query(cmd.Context(), leafproof.Owner, id, q, nil)
 	if err != nil {
 		return err

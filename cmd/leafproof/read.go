@@ -2,17 +2,16 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"leafproof"
+	"leafproof/internal/outfile"
 	"leafproof/internal/verifycmd"
+	"leafproof/manifest/bundle"
 	"leafproof/merkle"
 	"leafproof/selector"
 )
@@ -46,17 +45,22 @@ func readCommand() *cobra.Command {
 				return err
 			}
 		}
+		if cmd.Flags().Changed("out") && out == "" {
+			return usage("--out is given without a value")
+		}
 		if cmd.Flags().Changed("pointer") {
 			sel.Pointer = &pointer
 		}
 		return withStore(cmd, func(s *leafproof.Store) error {
 			switch {
-			case out != "":
+			case cmd.Flags().Changed("out"):
 				return prove(cmd, s, args[0], sel, out, *asJSON)
 			case *asJSON:
 				return readJSON(cmd, s, args[0], sel)
 			}
-			_, err := s.Read(cmd.Context(), leafproof.Owner, args[0], sel, cmd.OutOrStdout())
+			bar := outputProgress(cmd, args[0], -1)
+			defer bar.stop()
+			_, err := s.Read(cmd.Context(), leafproof.Owner, args[0], sel, progressWriter{cmd.OutOrStdout(), bar})
 			return err
 		})
 	}
@@ -72,34 +76,24 @@ func parseRange(flag, s string) (*merkle.Range, error) {
 }
 
 func prove(cmd *cobra.Command, s *leafproof.Store, id string, sel leafproof.Selector, out string, asJSON bool) error {
-	return writeFile(out, func(w io.Writer) error {
-		claim, err := s.Prove(cmd.Context(), leafproof.Owner, id, sel, w)
-		if err != nil {
-			return err
-		}
-		if asJSON {
-			return printJSON(cmd.OutOrStdout(), map[string]string{"artifact_id": id, "claim": claim.String(), "file": out})
-		}
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s proves %s of %s\n", out, claim, id)
+	if asJSON && out == "-" {
+		return usage("--json goes with -o FILE: the bundle itself goes to standard output")
+	}
+	var claim bundle.Claim
+	bar := outputProgress(cmd, out, -1)
+	err := outfile.Write(out, cmd.OutOrStdout(), func(w io.Writer) (err error) {
+		claim, err = s.Prove(cmd.Context(), leafproof.Owner, id, sel, progressWriter{w, bar})
 		return err
 	})
-}
-
-// writeFile writes a file that appears whole or not at all.
-func writeFile(name string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
+	bar.stop()
+	switch {
+	case err != nil:
 		return err
+	case asJSON:
+		return printJSON(cmd.OutOrStdout(), map[string]string{"artifact_id": id, "claim": claim.String(), "file": out})
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s proves %s of %s\n", out, claim, id)
+	return err
 }
 
 // maxJSONRead bounds what read --json holds in memory.

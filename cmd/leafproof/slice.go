@@ -10,6 +10,7 @@ import (
 
 	"leafproof"
 	"leafproof/internal/cidtext"
+	"leafproof/internal/outfile"
 	"leafproof/merkle"
 )
 
@@ -36,8 +37,8 @@ func sliceCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if *asJSON && out == "" {
-			return usage("--json goes with -o: the proof itself goes to standard output")
+		if *asJSON && (out == "" || out == "-") {
+			return usage("--json goes with -o FILE: the proof itself goes to standard output")
 		}
 		var root merkle.Root
 		write := func(w io.Writer) (err error) {
@@ -47,7 +48,7 @@ func sliceCommand() *cobra.Command {
 		if out == "" {
 			err = write(cmd.OutOrStdout())
 		} else {
-			err = writeFile(out, write)
+			err = outfile.Write(out, cmd.OutOrStdout(), write)
 		}
 		if err != nil {
 			return err
@@ -93,7 +94,9 @@ func slice(cmd *cobra.Command, name string, r merkle.Range, bao bool, w io.Write
 		nodes.Close()
 		os.Remove(nodes.Name())
 	}()
-	root, err := merkle.BuildAt(cmd.Context(), f, fi.Size(), nodes)
+	bar := newProgress(cmd, name, fi.Size())
+	root, err := merkle.BuildAt(cmd.Context(), progressReaderAt{cmd.Context(), f, bar}, fi.Size(), nodes)
+	bar.stop()
 	if err != nil {
 		return root, fmt.Errorf("%s: %w", name, err)
 	}
@@ -119,6 +122,9 @@ func unsliceCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&out, "out", "o", "", "write the verified bytes to this file (- is standard output)")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *asJSON && out == "-" {
+			return usage("--json goes without -o -: the bytes go to standard output")
+		}
 		root, err := cidtext.Parse(args[0])
 		if err != nil {
 			return usage("%v", err)
@@ -129,25 +135,24 @@ func unsliceCommand() *cobra.Command {
 		}
 		defer f.Close()
 		var got unsliced
+		bar := newProgress(cmd, args[1], -1)
 		write := func(w io.Writer) (err error) {
-			got, err = unslice(f, root, w)
+			got, err = unslice(bar.reader(f), root, w)
 			return err
 		}
-		switch out {
-		case "":
+		if out == "" {
 			err = write(io.Discard)
-		case "-":
-			err = write(cmd.OutOrStdout())
-		default:
-			err = writeFile(out, write)
+		} else {
+			err = outfile.Write(out, cmd.OutOrStdout(), write)
 		}
+		bar.stop()
 		if errors.Is(err, merkle.ErrMismatch) || errors.Is(err, merkle.ErrMalformed) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return &exitError{exitMismatch, fmt.Errorf("%s: %w", args[1], err)}
 		}
 		if err != nil {
 			return err
 		}
-		if *asJSON && out != "-" {
+		if *asJSON {
 			return printJSON(cmd.OutOrStdout(), got)
 		}
 		w := cmd.OutOrStdout()

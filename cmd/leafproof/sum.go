@@ -94,7 +94,7 @@ func sumFile(cmd *cobra.Command, name string) (merkle.Root, int64, error) {
 	if fi.IsDir() {
 		return none, 0, fmt.Errorf("%s is a directory", name)
 	}
-	bar := newProgress(cmd.ErrOrStderr(), name, fi.Size())
+	bar := newProgress(cmd, name, fi.Size())
 	defer bar.stop()
 	if !fi.Mode().IsRegular() {
 		b := merkle.NewBuilder(nil)
@@ -105,20 +105,9 @@ func sumFile(cmd *cobra.Command, name string) (merkle.Root, int64, error) {
 		root, err := b.Seal()
 		return root, n, err
 	}
-	root, err := merkle.BuildAt(cmd.Context(), progressReaderAt{f, bar}, fi.Size(), nil)
+	root, err := merkle.BuildAt(cmd.Context(), progressReaderAt{cmd.Context(), f, bar}, fi.Size(), nil)
 	if err != nil {
 		return none, 0, fmt.Errorf("%s: %w", name, err)
 	}
 	return root, fi.Size(), nil
-}
-
-type progressReaderAt struct {
-	r io.ReaderAt
-	p *progress
-}
-
-func (r progressReaderAt) ReadAt(b []byte, off int64) (int, error) {
-	n, err := r.r.ReadAt(b, off)
-	r.p.done.Add(int64(n))
-	return n, err
 }

@@ -60,16 +60,20 @@ type Request struct {
 	Action    Action
 	Purpose   string // why, in the principal's words; may be empty
 	// Ranges are the bytes of the artifact that will be shown, as they will be
-	// shown: whole leaves. None means all of them, where the action shows
-	// bytes at all.
+	// shown: for a proof, whole leaves. None means all of them, where the action
+	// shows bytes at all.
 	Ranges []merkle.Range
+	// Placed are the numbers of records whose places in the artifact will be
+	// shown, without their bytes: a proof of records carries whole pages of the
+	// record map.
+	Placed merkle.Range
 }
 
 // equal reports whether two requests ask the same.
 func (r Request) equal(o Request) bool {
 	return r.Principal == o.Principal && r.Tenant == o.Tenant && r.Run == o.Run &&
 		r.Artifact == o.Artifact && r.Action == o.Action && r.Purpose == o.Purpose &&
-		slices.Equal(r.Ranges, o.Ranges)
+		slices.Equal(r.Ranges, o.Ranges) && r.Placed == o.Placed
 }
 
 // Decision is an Authority's answer. The zero Decision refuses.

@@ -10,11 +10,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"leafproof/internal/outfile"
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
 	"leafproof/merkle"
@@ -42,6 +43,29 @@ type Options struct {
 	ExpectBytes    string // "A:B"
 	ExpectRecords  string // "A:B"
 	Howto, JSON    bool
+
+	// Watch, where set, wraps the bundle's reader, to show how far it was read,
+	// and returns what to call at the end.
+	Watch func(r io.ReaderAt, size int64) (io.ReaderAt, func())
+}
+
+// Given refuses the options among those given that have no value: an empty
+// variable in a script must not drop a requirement.
+func (o Options) Given(names ...string) error {
+	values := map[string]string{
+		"policy": o.Policy, "o": o.Out, "out": o.Out, "at": o.At, "expect-bytes": o.ExpectBytes, "expect-records": o.ExpectRecords,
+	}
+	for _, name := range names {
+		if v, known := values[name]; known && v == "" {
+			return usage("--%s is given without a value", name)
+		}
+	}
+	for _, list := range [][]string{o.Keys, o.RequireProven} {
+		if slices.Contains(list, "") {
+			return usage("--key or --require-proven is given without a value")
+		}
+	}
+	return nil
 }
 
 // A UsageError is a mistake in the command's words.
@@ -55,16 +79,21 @@ func usage(format string, args ...any) error {
 
 // Run verifies a bundle and prints the verdict to stdout. It returns the exit
 // code, and where no verdict was reached, the one-line reason.
-func Run(o Options, stdout io.Writer) (int, error) {
+//
+// With -o naming standard output, the verdict goes to stderr.
+func Run(o Options, stdout, stderr io.Writer) (int, error) {
 	w := bufio.NewWriter(stdout)
-	code, err := run(o, w)
-	if ferr := w.Flush(); err == nil && ferr != nil {
-		return ExitIO, ferr
+	code, err := run(o, w, stderr)
+	if err == nil {
+		err = w.Flush()
+	}
+	if err != nil && code == ExitOK {
+		code = ExitIO
 	}
 	return code, err
 }
 
-func run(o Options, stdout io.Writer) (int, error) {
+func run(o Options, stdout, stderr io.Writer) (int, error) {
 	if o.Howto {
 		return ExitOK, writeHowto(stdout, o.File)
 	}
@@ -84,13 +113,21 @@ func run(o Options, stdout io.Writer) (int, error) {
 	if !fi.Mode().IsRegular() {
 		return ExitIO, fmt.Errorf("%s is not a regular file", o.File)
 	}
-	out, err := newOutput(o.Out)
-	if err != nil {
-		return ExitIO, err
+	var out *outfile.File
+	if o.Out != "" {
+		if out, err = outfile.Create(o.Out, stdout); err != nil {
+			return ExitIO, err
+		}
+		defer out.Discard()
+		opts.Out = out
 	}
-	defer out.discard()
-	opts.Out = out.writer()
-	res, err := bundle.Verify(f, fi.Size(), opts)
+	var r io.ReaderAt = f
+	if o.Watch != nil {
+		var done func()
+		r, done = o.Watch(f, fi.Size())
+		defer done()
+	}
+	res, err := bundle.Verify(r, fi.Size(), opts)
 	if err != nil {
 		return codeOf(err), fmt.Errorf("%s: %w", o.File, err)
 	}
@@ -104,19 +141,23 @@ func run(o Options, stdout io.Writer) (int, error) {
 	}
 	code := res.Verdict.Exit()
 	note := ""
-	if o.Out != "" {
+	if out != nil {
 		note = o.Out + " was not written: only bytes that pass every check are"
 		if code == ExitOK {
-			if err := out.publish(); err != nil {
+			if err := out.Publish(); err != nil {
 				return ExitIO, err
 			}
 			note = "the bytes are in " + o.Out
 		}
 	}
-	if o.JSON {
-		return code, writeJSON(stdout, res, code)
+	to := stdout
+	if o.Out == "-" {
+		to = stderr
 	}
-	return code, writeText(stdout, res, note)
+	if o.JSON {
+		return code, writeJSON(to, res, code)
+	}
+	return code, writeText(to, res, note)
 }
 
 // options reads what Verify needs from the files and words of the call.
@@ -240,17 +281,16 @@ func codeOf(err error) int {
 }
 
 func writeText(w io.Writer, res *bundle.Result, note string) error {
-	of := ""
-	if res.Manifest != nil {
-		of = " of " + res.Manifest.ArtifactID
+	if m := res.Manifest; m != nil {
+		fmt.Fprintf(w, "claim      %s of %s\n", res.Claim, m.ArtifactID)
+		for _, r := range res.Shown {
+			fmt.Fprintf(w, "discloses  bytes %d:%d\n", r.Start, r.End)
+		}
+		if r := res.Placed; r.End > r.Start {
+			fmt.Fprintf(w, "discloses  where records %d:%d stand\n", r.Start, r.End)
+		}
+		fmt.Fprintln(w)
 	}
-	for _, c := range res.Claims {
-		fmt.Fprintf(w, "claim      %s%s\n", c, of)
-	}
-	for _, r := range res.Shown {
-		fmt.Fprintf(w, "discloses  bytes %d:%d\n", r.Start, r.End)
-	}
-	fmt.Fprintln(w)
 	if err := res.Verdict.WriteTable(w); err != nil {
 		return err
 	}
@@ -260,64 +300,42 @@ func writeText(w io.Writer, res *bundle.Result, note string) error {
 	return nil
 }
 
+// report is the JSON form of a verification.
+type report struct {
+	ArtifactID string                `json:"artifact_id,omitempty"`
+	ManifestID string                `json:"manifest_id,omitempty"`
+	Ref        *manifest.ArtifactRef `json:"ref,omitempty"`
+	Claim      *claim                `json:"claim,omitempty"`
+	Discloses  *disclosed            `json:"discloses,omitempty"`
+	Verdict    *manifest.Verdict     `json:"verdict"`
+	Exit       int                   `json:"exit"`
+}
+
+// claim is what was verified: byte ranges, or a range of records.
+type claim struct {
+	Kind   string     `json:"kind"`
+	Ranges [][2]int64 `json:"ranges,omitempty"`
+	Range  *[2]int64  `json:"range,omitempty"`
+}
+
+// disclosed is what the bundle shows: whole leaves, and where records stand.
+type disclosed struct {
+	Bytes  [][2]int64 `json:"bytes"`
+	Placed *[2]int64  `json:"placed_records,omitempty"`
+}
+
 func writeJSON(w io.Writer, res *bundle.Result, code int) error {
-	type shown [2]int64
-	claims := make([]string, len(res.Claims))
-	for i, c := range res.Claims {
-		claims[i] = c.String()
-	}
-	discloses := make([]shown, len(res.Shown))
-	for i, r := range res.Shown {
-		discloses[i] = shown{r.Start, r.End}
-	}
-	out := map[string]any{"claims": claims, "discloses": discloses, "verdict": res.Verdict, "exit": code}
+	out := report{Verdict: res.Verdict, Exit: code}
 	if m := res.Manifest; m != nil {
-		out["artifact_id"], out["manifest_id"], out["ref"] = m.ArtifactID, m.ManifestID, m.Predicate.ArtifactRef
+		out.ArtifactID, out.ManifestID, out.Ref = m.ArtifactID, m.ManifestID, &m.Predicate.ArtifactRef
+		out.Claim = &claim{res.Claim.Kind, res.Claim.Ranges, res.Claim.Range}
+		out.Discloses = &disclosed{Bytes: [][2]int64{}}
+		for _, r := range res.Shown {
+			out.Discloses.Bytes = append(out.Discloses.Bytes, [2]int64{r.Start, r.End})
+		}
+		if r := res.Placed; r.End > r.Start {
+			out.Discloses.Placed = &[2]int64{r.Start, r.End}
+		}
 	}
 	return json.NewEncoder(w).Encode(out)
-}
-
-// output keeps verified bytes beside their destination until all are verified.
-type output struct {
-	name string
-	tmp  *os.File
-}
-
-func newOutput(name string) (*output, error) {
-	if name == "" {
-		return &output{}, nil
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return nil, err
-	}
-	return &output{name: name, tmp: tmp}, nil
-}
-
-func (o *output) writer() io.Writer {
-	if o.tmp == nil {
-		return nil
-	}
-	return o.tmp
-}
-
-func (o *output) publish() error {
-	if err := o.tmp.Close(); err != nil {
-		return err
-	}
-	if err := os.Chmod(o.tmp.Name(), 0o644); err != nil {
-		return err
-	}
-	if err := os.Rename(o.tmp.Name(), o.name); err != nil {
-		return err
-	}
-	o.tmp = nil
-	return nil
-}
-
-func (o *output) discard() {
-	if o.tmp != nil {
-		o.tmp.Close()
-		os.Remove(o.tmp.Name())
-	}
 }

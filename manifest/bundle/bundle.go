@@ -1,6 +1,6 @@
 // Package bundle builds and verifies .proof files: one self-contained file that
-// carries a signed manifest, claims about the artifact's bytes, and the proof of
-// each claim. It is the one place where manifest and selector meet.
+// carries a signed manifest, a claim about the artifact's bytes, and the proof of
+// the claim. It is the one place where manifest and selector meet.
 //
 // # What a bundle proves, and what it does not
 //
@@ -33,14 +33,9 @@ import (
 	"leafproof/merkle"
 )
 
-// Limits on what a bundle may ask of its reader.
-const (
-	// MaxHeader is the largest header, in bytes: a 1 MiB payload in base64,
-	// its signatures, and some hundred thousand ranges.
-	MaxHeader = 4 << 20
-	// MaxClaims is the largest number of claims in one bundle.
-	MaxClaims = 16
-)
+// MaxHeader is the largest header, in bytes: a 1 MiB payload in base64, its
+// signatures, and some hundred thousand ranges.
+const MaxHeader = 4 << 20
 
 const (
 	magic     = "leafproof bundle v1 "
@@ -109,7 +104,8 @@ type Section struct {
 	Leaves [][2]int64 `json:"leaves,omitempty"`
 }
 
-// header is line 2.
+// header is line 2. It lists exactly one claim in this version: facts of several
+// would have to be told apart in the verdict.
 type header struct {
 	Claims   []Claim              `json:"claims"`
 	Manifest manifest.Envelope    `json:"manifest"`
@@ -135,7 +131,7 @@ func (c Claim) String() string {
 		}
 		return s
 	}
-	return c.Kind
+	return "nothing"
 }
 
 // Equal reports whether two claims state the same thing, whatever their sections.

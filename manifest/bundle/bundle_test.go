@@ -49,8 +49,8 @@ func TestBytes(t *testing.T) {
 				if want := union(data, ranges); !bytes.Equal(out.Bytes(), want) {
 					t.Errorf("got %d bytes, want %d", out.Len(), len(want))
 				}
-				if !res.Claims[0].Equal(b.Claim()) {
-					t.Errorf("verified %s, built %s", res.Claims[0], b.Claim())
+				if !res.Claim.Equal(b.Claim()) {
+					t.Errorf("verified %s, built %s", res.Claim, b.Claim())
 				}
 				length, _ := res.Verdict.Fact(manifest.FactLength)
 				reaches := b.Leaves().HasLast()

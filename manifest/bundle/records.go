@@ -57,6 +57,7 @@ func (c *checker) checkRecords(claim Claim, at string, body *io.SectionReader) (
 	if err != nil || !ok {
 		return rest, err
 	}
+	c.res.Placed = pages.placed
 	if err := w.close(); err != nil {
 		return rest, err
 	}
@@ -90,6 +91,8 @@ type mapSection struct {
 	first int64 // the first page's leaf
 	claim Claim
 	want  selector.MapWant
+
+	placed merkle.Range // the records on its pages, once they were read
 }
 
 func newMapSection(sec *io.SectionReader, claim Claim, rec *manifest.Records, m *manifest.Manifest, at string) (*mapSection, error) {
@@ -120,9 +123,24 @@ func newMapSection(sec *io.SectionReader, claim Claim, rec *manifest.Records, m 
 	}, nil
 }
 
+// note takes the records that leaves of the map place. Whole leaves come; what is
+// wrong with a page is found when its entries are read.
+func (s *mapSection) note(leaf int64, leaves []byte) {
+	for ; len(leaves) >= merkle.LeafSize; leaf, leaves = leaf+1, leaves[merkle.LeafSize:] {
+		r, err := selector.PageRecords(leaves)
+		if leaf < s.first || err != nil {
+			continue
+		}
+		if leaf == s.first {
+			s.placed.Start = r.Start
+		}
+		s.placed.End = r.End
+	}
+}
+
 func (s *mapSection) spans() iter.Seq2[selector.Span, error] {
 	return func(yield func(selector.Span, error) bool) {
-		body := bodyReader{br: merkle.NewBodyReader(io.NewSectionReader(s.sec, 0, s.sec.Size()), s.root, s.set)}
+		body := bodyReader{section: s, br: merkle.NewBodyReader(io.NewSectionReader(s.sec, 0, s.sec.Size()), s.root, s.set)}
 		header := make([]byte, merkle.LeafSize)
 		if _, err := io.ReadFull(&body, header); err != nil {
 			yield(selector.Span{}, err)
@@ -150,18 +168,22 @@ func (s *mapSection) leaves(size int64) (merkle.LeafSet, error) {
 	return merkle.Leaves(size, ranges...)
 }
 
-// bodyReader makes an io.Reader of a body's verified bytes.
+// bodyReader makes an io.Reader of the verified bytes of a map section, and notes
+// which records its pages place.
 type bodyReader struct {
-	br   *merkle.BodyReader
-	left []byte
+	section *mapSection
+	br      *merkle.BodyReader
+	left    []byte
 }
 
 func (r *bodyReader) Read(p []byte) (int, error) {
 	for len(r.left) == 0 {
 		var err error
-		if _, r.left, err = r.br.Next(); err != nil {
+		var off int64
+		if off, r.left, err = r.br.Next(); err != nil {
 			return 0, err
 		}
+		r.section.note(off/merkle.LeafSize, r.left)
 	}
 	n := copy(p, r.left)
 	r.left = r.left[n:]

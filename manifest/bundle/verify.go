@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"leafproof/manifest"
@@ -32,14 +33,17 @@ type Options struct {
 // A Result is what a verification found.
 type Result struct {
 	Verdict *manifest.Verdict
-	// Claims are the claims that were checked.
-	Claims []Claim
+	// Claim is the claim that was checked; the zero Claim where Manifest is nil.
+	Claim Claim
 	// Manifest is the one inside the bundle, whoever signed it; nil where the
 	// signature is a MISMATCH and what it should cover is no manifest any more.
 	Manifest *manifest.Manifest
 	// Shown are the bytes of the artifact that the bundle discloses: the claim
 	// rounded outward to leaves.
 	Shown []merkle.Range
+	// Placed are the numbers of the records whose places the bundle discloses:
+	// those on the map pages that a records claim carries.
+	Placed merkle.Range
 }
 
 // Verify checks a bundle of size bytes. It reads r several times and holds no
@@ -58,7 +62,7 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	v.Set(facts...)
 	if errors.Is(err, manifest.ErrSignature) {
 		// The payload is not what was signed: there is nothing to hold a claim to.
-		return &Result{Verdict: v, Claims: h.Claims}, nil
+		return &Result{Verdict: v}, nil
 	}
 	if err != nil {
 		return nil, &Error{At: "header/manifest", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
@@ -66,28 +70,26 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	if diff := manifest.RefDiff(h.Ref, m.Predicate.ArtifactRef); len(diff) > 0 {
 		v.Set(manifest.Fact{
 			Name: manifest.FactSignature, State: manifest.Mismatch,
-			Reason: fmt.Sprintf("the reference was altered at %s: it differs from the signed one", diff[0]),
+			Reason: "the reference was altered: it differs from the signed one at " + strings.Join(diff, ", "),
 		})
 	}
-	res := &Result{Verdict: v, Claims: h.Claims, Manifest: m}
-	c := checker{r: r, m: m, v: v, out: o.Out, res: res}
+	claim := h.Claims[0]
+	res := &Result{Verdict: v, Claim: claim, Manifest: m}
+	c := checker{m: m, v: v, out: o.Out, res: res}
 	// The manifest's word counts for lengths and record numbers as far as it
 	// counts for the capture.
 	c.word, _ = v.Fact(manifest.FactCapture)
 	c.word.Detail = ""
-	for i, claim := range h.Claims {
-		body, err = c.check(claim, fmt.Sprintf("claims/%d", i), body)
-		if err != nil {
-			return nil, err
-		}
+	if body, err = c.check(claim, body); err != nil {
+		return nil, err
 	}
 	if body.Size() > 0 {
 		return nil, malformed("end", "%d bytes are left over", body.Size())
 	}
-	if o.Expect != nil && (len(h.Claims) != 1 || !h.Claims[0].Equal(*o.Expect)) {
+	if o.Expect != nil && !claim.Equal(*o.Expect) {
 		v.Set(manifest.Fact{
 			Name: manifest.FactSelector, State: manifest.Mismatch,
-			Reason: fmt.Sprintf("expected %s, the bundle claims %s", *o.Expect, h.Claims[0]),
+			Reason: fmt.Sprintf("expected %s, the bundle claims %s", *o.Expect, claim),
 		})
 	}
 	return res, nil
@@ -133,8 +135,8 @@ func openHeader(rest *io.SectionReader) (*header, *io.SectionReader, error) {
 	if err := manifest.DecodeLimit(line, &h, MaxHeader, manifest.MaxDepth); err != nil {
 		return nil, nil, &Error{At: "header", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
 	}
-	if n := len(h.Claims); n < 1 || n > MaxClaims {
-		return nil, nil, malformed("header/claims", "%d claims, one to %d are allowed", n, MaxClaims)
+	if n := len(h.Claims); n != 1 {
+		return nil, nil, malformed("header/claims", "%d claims: a bundle of this version has one", n)
 	}
 	off := int64(len(line)) + 1
 	return &h, io.NewSectionReader(rest, off, rest.Size()-off), nil
@@ -158,9 +160,8 @@ func readLine(r *io.SectionReader) ([]byte, error) {
 	}
 }
 
-// checker checks the claims of one bundle.
+// checker checks the claim of one bundle.
 type checker struct {
-	r    io.ReaderAt
 	m    *manifest.Manifest
 	v    *manifest.Verdict
 	word manifest.Fact // how far the manifest's word counts: attested, or why not
@@ -168,8 +169,9 @@ type checker struct {
 	res  *Result
 }
 
-// check checks one claim and returns the file's rest behind its sections.
-func (c *checker) check(claim Claim, at string, body *io.SectionReader) (*io.SectionReader, error) {
+// check checks the claim and returns the file's rest behind its sections.
+func (c *checker) check(claim Claim, body *io.SectionReader) (*io.SectionReader, error) {
+	const at = "claims/0"
 	switch claim.Kind {
 	case KindBytes:
 		return c.checkBytes(claim, at, body)

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -77,10 +78,39 @@ func Records(ctx context.Context, src Source, a, b int64) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	placed, err := placedRecords(src.Map, pages)
+	if err != nil {
+		return nil, err
+	}
 	c := RecordsClaim(a, b)
 	c.Sections.Map = &Section{Length: merkle.BodySize(mapSet), Leaves: pairs(mapSet.Ranges())}
 	c.Sections.Proof = &Section{Length: merkle.BodySize(set)}
-	return newBundle(src, c, section{src.MapTree, src.Map, mapSet}, section{src.Tree, src.Data, set})
+	out, err := newBundle(src, c, section{src.MapTree, src.Map, mapSet}, section{src.Tree, src.Data, set})
+	if err != nil {
+		return nil, err
+	}
+	out.placed = placed
+	return out, nil
+}
+
+// placedRecords returns the numbers of the records on pages of a record map.
+func placedRecords(mapped io.ReaderAt, pages merkle.Range) (merkle.Range, error) {
+	var out merkle.Range
+	page := make([]byte, merkle.LeafSize)
+	for i, leaf := range []int64{pages.Start, pages.End - 1} {
+		if _, err := mapped.ReadAt(page, leaf*merkle.LeafSize); err != nil && !errors.Is(err, io.EOF) {
+			return out, err
+		}
+		r, err := selector.PageRecords(page)
+		if err != nil {
+			return out, err
+		}
+		if i == 0 {
+			out.Start = r.Start
+		}
+		out.End = r.End
+	}
+	return out, nil
 }
 
 // A Bundle is ready to be written.
@@ -88,6 +118,7 @@ type Bundle struct {
 	claim    Claim
 	header   []byte
 	sections []section
+	placed   merkle.Range
 }
 
 // Claim returns what the bundle claims.
@@ -97,6 +128,11 @@ func (b *Bundle) Claim() Claim { return b.claim }
 // bytes rounded outward to 1 KiB, and so more than the claim. Authority is asked
 // about these.
 func (b *Bundle) Leaves() merkle.LeafSet { return b.sections[len(b.sections)-1].set }
+
+// Placed returns the numbers of the records whose places (not bytes) the bundle
+// shows: those on the pages of the record map that it carries, and so more than
+// the claimed ones. It is empty for a bytes claim.
+func (b *Bundle) Placed() merkle.Range { return b.placed }
 
 func newBundle(src Source, c Claim, sections ...section) (*Bundle, error) {
 	h, err := manifest.Canonical(header{
