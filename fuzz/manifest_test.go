@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/gowebpki/jcs"
 
@@ -133,6 +137,49 @@ func FuzzManifest(f *testing.F) {
 		}
 		if diff := manifest.RefDiff(m.Predicate.ArtifactRef, m.Predicate.ArtifactRef); diff != nil {
 			t.Errorf("a reference differs from itself at %q", diff)
+		}
+	})
+}
+
+// FuzzRefDiff: two references are the same exactly when their bytes are, and
+// what is said about a difference is short whatever they hold.
+func FuzzRefDiff(f *testing.F) {
+	f.Add([]byte(`{"a":[1,2]}`), []byte(`{"a":[1,3],"b":null}`))
+	f.Add([]byte(`{"a":[[],{"x":1}]}`), []byte(`{"a":[[0],{"y":1}]}`))
+	f.Add([]byte(`{"\"":"\\","\\~/":{}}`), []byte(`{"\"":"\"","\\~0":[]}`))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		var x, y manifest.ArtifactRef
+		if manifest.Decode(a, &x.Completeness.Coverage) != nil || manifest.Decode(b, &y.Completeness.Coverage) != nil {
+			return
+		}
+		diff := manifest.RefDiff(x, y)
+		if (len(diff) == 0) != bytes.Equal(a, b) || len(diff) > 17 {
+			t.Errorf("%q and %q differ at %q", a, b, diff)
+		}
+		if back := manifest.RefDiff(y, x); !slices.Equal(diff, back) {
+			t.Errorf("%q and %q differ at %q, and the other way at %q", a, b, diff, back)
+		}
+		for _, at := range diff {
+			if len(at) > 203 {
+				t.Errorf("a path of %d bytes: %q", len(at), at)
+			}
+		}
+	})
+}
+
+// FuzzPrintable: one short line of what shows, which is shown as it is.
+func FuzzPrintable(f *testing.F) {
+	f.Add("a\x1b[2J  \u202e\u0301\u0301\u0301\u0301\xff")
+	f.Add(strings.Repeat("\u3164é ", 100))
+	f.Fuzz(func(t *testing.T, s string) {
+		got := manifest.Printable(s)
+		if manifest.Printable(got) != got || utf8.RuneCountInString(got) > 200 || strings.Contains(got, "  ") || strings.Trim(got, " ") != got {
+			t.Errorf("%q is printed as %q", s, got)
+		}
+		for _, r := range got {
+			if !unicode.IsPrint(r) {
+				t.Errorf("%q is printed with %U", s, r)
+			}
 		}
 	})
 }

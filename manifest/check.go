@@ -22,7 +22,7 @@ func (c *checker) fail(at string, reason error) {
 }
 
 func (c *checker) must(ok bool, at, format string, args ...any) {
-	if !ok {
+	if !ok && c.err == nil {
 		c.fail("/predicate"+at, fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)))
 	}
 }
@@ -55,11 +55,11 @@ func (c *checker) digest(s *string, at string) {
 }
 
 func (c *checker) pointer(s, at string) {
-	c.must(checkPointer(s), at, "%q is not an RFC 6901 pointer", s)
+	c.must(checkPointer(s), at, "%s is not an RFC 6901 pointer", quote(s))
 }
 
 func (c *checker) oneOf(s, at string, words ...string) {
-	c.must(slices.Contains(words, s), at, "%q is not one of %s", s, strings.Join(words, ", "))
+	c.must(slices.Contains(words, s), at, "%s is not one of %s", quote(s), strings.Join(words, ", "))
 }
 
 func (c *checker) notNegative(n *int64, at string) {
@@ -78,18 +78,18 @@ func (c *checker) predicate(p *Predicate) {
 	c.lineage(&p.Lineage)
 	for i, s := range p.Supersedes {
 		at := "/supersedes/" + strconv.Itoa(i)
-		c.must(isID(s.ArtifactID, "art_"), at+"/artifact_id", "%q is not an artifact_id", s.ArtifactID)
+		c.must(isID(s.ArtifactID, "art_"), at+"/artifact_id", "%s is not an artifact_id", quote(s.ArtifactID))
 		c.oneOf(s.Kind, at+"/kind", "reacquire", "correct", "redact", "transform")
 	}
 	c.text(p.Issuer.ID, "/issuer/id")
-	c.must(isFingerprint(p.Issuer.KeyID), "/issuer/key_id", "%q is not a SHA256: fingerprint", p.Issuer.KeyID)
+	c.must(isFingerprint(p.Issuer.KeyID), "/issuer/key_id", "%s is not a SHA256: fingerprint", quote(p.Issuer.KeyID))
 	c.time(p.IssuedAt, "/issued_at")
 	c.must(isHex(p.Nonce, 32), "/nonce", "not 32 lower-case hex digits")
 }
 
 func (c *checker) ref(p *Predicate) {
 	r := &p.ArtifactRef
-	c.must(isID(r.ArtifactID, "art_"), "/artifact_ref/artifact_id", "%q is not an artifact_id", r.ArtifactID)
+	c.must(isID(r.ArtifactID, "art_"), "/artifact_ref/artifact_id", "%s is not an artifact_id", quote(r.ArtifactID))
 	if r.ContentHash != "blake3:"+p.Bytes.Root {
 		c.fail("/predicate/artifact_ref/content_hash", fmt.Errorf("%w: it is not blake3: and /bytes/root", ErrDigest))
 	}
@@ -118,8 +118,8 @@ func (c *checker) retrieval(r *Retrieval) {
 	last := -1
 	for i, s := range r.Selectors {
 		n := slices.Index(order, s)
-		c.must(n >= 0, at+"/selectors/"+strconv.Itoa(i), "%q is not one of %s", s, strings.Join(order, ", "))
-		c.must(n > last, at+"/selectors/"+strconv.Itoa(i), "%q stands twice or out of order; the order is %s", s, strings.Join(order, ", "))
+		c.must(n >= 0, at+"/selectors/"+strconv.Itoa(i), "%s is not one of %s", quote(s), strings.Join(order, ", "))
+		c.must(n > last, at+"/selectors/"+strconv.Itoa(i), "%s stands twice or out of order; the order is %s", quote(s), strings.Join(order, ", "))
 		last = n
 	}
 }
@@ -159,10 +159,10 @@ func (c *checker) completeness(p *Completeness, records *Records) {
 
 func (c *checker) bytes(b *Bytes) {
 	c.notNegative(&b.Size, "/bytes/size")
-	c.must(mediaType(b.MediaType), "/bytes/media_type", "%q is not a media type", b.MediaType)
+	c.must(mediaType(b.MediaType), "/bytes/media_type", "%s is not a media type", quote(b.MediaType))
 	c.digest(&b.Root, "/bytes/root")
 	for _, name := range slices.Sorted(maps.Keys(b.Also)) {
-		c.must(name == "sha256", "/bytes/also", "the digest %q is unknown; only sha256 may stand here", name)
+		c.must(name == "sha256", "/bytes/also", "the digest %s is unknown; only sha256 may stand here", quote(name))
 		c.must(isHex(b.Also[name], 64), "/bytes/also/sha256", "not 64 lower-case hex digits")
 	}
 	c.must(b.Also != nil, "/bytes/also", "null; {} says that there is none")
@@ -236,10 +236,10 @@ func (c *checker) lineage(l *Lineage) {
 	c.must(derived == (l.Transform != nil), "/lineage/transform", "a transform states what it did, and nothing else does")
 	for i, in := range l.Inputs {
 		at := "/lineage/inputs/" + strconv.Itoa(i)
-		c.must(isID(in.ArtifactID, "art_"), at+"/artifact_id", "%q is not an artifact_id", in.ArtifactID)
-		c.must(isID(in.ManifestID, "mf_"), at+"/manifest_id", "%q is not a manifest_id", in.ManifestID)
+		c.must(isID(in.ArtifactID, "art_"), at+"/artifact_id", "%s is not an artifact_id", quote(in.ArtifactID))
+		c.must(isID(in.ManifestID, "mf_"), at+"/manifest_id", "%s is not a manifest_id", quote(in.ManifestID))
 		hash, ok := strings.CutPrefix(in.ContentHash, "blake3:")
-		c.must(ok && isHex(hash, 64), at+"/content_hash", "%q is not blake3: and 64 hex digits", in.ContentHash)
+		c.must(ok && isHex(hash, 64), at+"/content_hash", "%s is not blake3: and 64 hex digits", quote(in.ContentHash))
 		c.digest(in.SelectorDigest, at+"/selector_digest")
 		c.name(in.Role, at+"/role")
 	}
@@ -253,7 +253,7 @@ func (c *checker) lineage(l *Lineage) {
 // id checks that the predicate carries the artifact_id that its core gives.
 func (c *checker) id(p *Predicate, want string) {
 	if got := p.ArtifactRef.ArtifactID; got != want {
-		c.fail("/predicate/artifact_ref/artifact_id", fmt.Errorf("%w: %s, the core gives %s", ErrID, got, want))
+		c.fail("/predicate/artifact_ref/artifact_id", fmt.Errorf("%w: %s, the core gives %s", ErrID, quote(got), want))
 	}
 }
 
@@ -267,12 +267,12 @@ func (c *checker) subject(subjects []Subject, p *Predicate) {
 	}
 	s := subjects[0]
 	if s.Name != p.ArtifactRef.ArtifactID {
-		c.fail("/subject/0/name", fmt.Errorf("%w: the subject is %q, the predicate is about %q", ErrID, s.Name, p.ArtifactRef.ArtifactID))
+		c.fail("/subject/0/name", fmt.Errorf("%w: the subject is %s, the predicate is about %s", ErrID, quote(s.Name), quote(p.ArtifactRef.ArtifactID)))
 	}
 	want := digests(p)
 	for _, name := range slices.Sorted(maps.Keys(s.Digest)) {
 		if s.Digest[name] != want[name] {
-			c.fail("/subject/0/digest/"+escapePointer(name), fmt.Errorf("%w: the subject's is not the one of /predicate/bytes", ErrDigest))
+			c.fail(cutPointer("/subject/0/digest/"+string(appendToken(nil, []byte(name)))), fmt.Errorf("%w: the subject's is not the one of /predicate/bytes", ErrDigest))
 		}
 	}
 	if len(s.Digest) != len(want) {

@@ -105,7 +105,7 @@ func ParseEnvelope(b []byte) (Envelope, error) {
 func (e Envelope) Check() error {
 	const op = "parse envelope"
 	if e.PayloadType != PayloadType {
-		return &Error{op, "/payloadType", fmt.Errorf("%w: %q is not %q", ErrMalformed, e.PayloadType, PayloadType)}
+		return &Error{op, "/payloadType", fmt.Errorf("%w: %s is not %q", ErrMalformed, quote(e.PayloadType), PayloadType)}
 	}
 	if _, err := e.PayloadBytes(); err != nil {
 		return err
@@ -116,7 +116,7 @@ func (e Envelope) Check() error {
 	for i, s := range e.Signatures {
 		at := "/signatures/" + strconv.Itoa(i)
 		if !isFingerprint(s.KeyID) {
-			return &Error{op, at + "/keyid", fmt.Errorf("%w: %q is not a SHA256: fingerprint", ErrMalformed, s.KeyID)}
+			return &Error{op, at + "/keyid", fmt.Errorf("%w: %s is not a SHA256: fingerprint", ErrMalformed, quote(s.KeyID))}
 		}
 		if i > 0 && s.KeyID <= e.Signatures[i-1].KeyID {
 			return &Error{op, at + "/keyid", fmt.Errorf("%w: a key stands twice, or the signatures are not sorted by keyid", ErrMalformed)}

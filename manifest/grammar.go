@@ -49,7 +49,7 @@ func checkPattern(s string) error {
 		return nil
 	}
 	if strings.Contains(bare, "*") {
-		return fmt.Errorf("%w: in the pattern %q a * is neither a whole segment nor the last character", ErrName, s)
+		return fmt.Errorf("%w: in the pattern %s a * is neither a whole segment nor the last character", ErrName, quote(s))
 	}
 	return CheckName(bare)
 }
@@ -88,7 +88,7 @@ func FormatTime(t time.Time) string { return t.UTC().Format(timeLayout) }
 func ParseTime(s string) (time.Time, error) {
 	t, err := time.Parse(timeLayout, s)
 	if err != nil || FormatTime(t) != s {
-		return time.Time{}, fmt.Errorf("%w: %q is not RFC 3339 in UTC, as in 2026-11-06T04:40:00Z or …00.25Z", ErrTime, s)
+		return time.Time{}, fmt.Errorf("%w: %s is not RFC 3339 in UTC, as in 2026-11-06T04:40:00Z or 2026-11-06T04:40:00.25Z", ErrTime, quote(s))
 	}
 	return t, nil
 }

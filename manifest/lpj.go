@@ -27,14 +27,14 @@ const (
 func Canonical(v any) ([]byte, error) {
 	b, err := json.Marshal(v, json.FormatNilMapAsNull(true), json.Deterministic(true))
 	if err != nil {
-		return nil, &Error{Op: "encode", Err: fmt.Errorf("%w: %v", ErrMalformed, err)}
+		return nil, &Error{Op: "encode", Err: fmt.Errorf("%w: %s", ErrMalformed, Printable(err.Error()))}
 	}
 	value := jsontext.Value(b)
 	// Numbers are left alone: canonicalising them would round a large integer
 	// silently, where the check below refuses it.
 	err = value.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	if err != nil {
-		return nil, &Error{Op: "encode", Err: fmt.Errorf("%w: %v", ErrMalformed, err)}
+		return nil, &Error{Op: "encode", Err: fmt.Errorf("%w: %s", ErrMalformed, Printable(err.Error()))}
 	}
 	if err := checkCanonical(value, len(value), MaxDepth); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func DecodeLimit(b []byte, v any, maxSize, maxDepth int) error {
 		return nil
 	}
 	at := ""
-	if diff := diffJSON(b, again); len(diff) > 0 {
+	if diff, _ := diffJSON(b, again, 1); len(diff) > 0 {
 		at = diff[0]
 	}
 	return &Error{Op: "decode", At: at, Err: fmt.Errorf("%w: a member is missing, or null where it may not be", ErrMalformed)}
@@ -77,9 +77,9 @@ func DecodeLimit(b []byte, v any, maxSize, maxDepth int) error {
 
 // decodeError hides the decoder's types and keeps the place.
 func decodeError(err error) error {
-	e := &Error{Op: "decode", Err: fmt.Errorf("%w: %v", ErrMalformed, err)}
+	e := &Error{Op: "decode", Err: fmt.Errorf("%w: %s", ErrMalformed, Printable(err.Error()))}
 	if s, ok := errors.AsType[*json.SemanticError](err); ok {
-		e.At = string(s.JSONPointer)
+		e.At = cutPointer(string(s.JSONPointer))
 		switch {
 		case errors.Is(s.Err, json.ErrUnknownName):
 			e.Err = fmt.Errorf("%w: unknown member", ErrMalformed)

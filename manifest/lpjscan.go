@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,7 +15,7 @@ const maxInteger = 1<<53 - 1
 // [ErrNotCanonical].
 type SyntaxError struct {
 	Offset  int64  // of the offending byte
-	Pointer string // RFC 6901, of the value that holds it
+	Pointer string // RFC 6901, of the value that holds it; after 200 bytes it is cut and ends in "…"
 	Reason  string
 }
 
@@ -23,7 +24,7 @@ func (e *SyntaxError) Error() string {
 	if e.Pointer == "" {
 		return fmt.Sprintf("%v: byte %d: %s", ErrNotCanonical, e.Offset, e.Reason)
 	}
-	return fmt.Sprintf("%v: byte %d, in %s: %s", ErrNotCanonical, e.Offset, printable(e.Pointer), e.Reason)
+	return fmt.Sprintf("%v: byte %d, in %s: %s", ErrNotCanonical, e.Offset, Printable(e.Pointer), e.Reason)
 }
 
 // Unwrap returns [ErrNotCanonical].
@@ -52,32 +53,8 @@ type scanner struct {
 	path     []step
 }
 
-// step is one level of nesting: a member's name, or an element's number.
-type step struct {
-	name  string
-	index int  // −1 for a member
-	open  bool // a member whose name is not read yet: the place is the object
-}
-
 func (s *scanner) fail(format string, args ...any) error {
-	var p strings.Builder
-	for _, step := range s.path {
-		if step.open {
-			break
-		}
-		p.WriteByte('/')
-		if step.index >= 0 {
-			p.WriteString(strconv.Itoa(step.index))
-		} else {
-			p.WriteString(escapePointer(step.name))
-		}
-	}
-	return &SyntaxError{Offset: int64(s.pos), Pointer: p.String(), Reason: fmt.Sprintf(format, args...)}
-}
-
-// escapePointer writes a member name as a token of an RFC 6901 pointer.
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return &SyntaxError{Offset: int64(s.pos), Pointer: string(appendPointer(nil, s.path)), Reason: fmt.Sprintf(format, args...)}
 }
 
 // peek returns the next byte, 0 at the end.
@@ -212,12 +189,12 @@ func (s *scanner) object() error {
 		}
 		last := top.name
 		top.name, top.open = name, false
-		if !first && name <= last {
+		if order := bytes.Compare(name, last); !first && order <= 0 {
 			s.pos = at
-			if name == last {
-				return s.fail("the member %q stands twice", name)
+			if order == 0 {
+				return s.fail("the member %s stands twice", quote(string(name)))
 			}
-			return s.fail("the member %q is not in sorted order", name)
+			return s.fail("the member %s is not in sorted order", quote(string(name)))
 		}
 		if s.peek() != ':' {
 			return s.fail("a name is not followed by a colon")
@@ -240,47 +217,41 @@ func (s *scanner) object() error {
 
 // text reads a string. A name is decoded and must be printable ASCII, which
 // makes the order of its bytes that of RFC 8785 too.
-func (s *scanner) text(isName bool) (name string, err error) {
+func (s *scanner) text(isName bool) (name []byte, err error) {
 	s.pos++
 	start := s.pos
-	escaped := false
 	for {
 		if s.pos >= len(s.b) {
-			return "", s.fail("the document ends inside a string")
+			return nil, s.fail("the document ends inside a string")
 		}
 		switch c := s.b[s.pos]; {
 		case c == '"':
 			if isName {
-				name = string(s.b[start:s.pos])
-				if escaped {
-					// Only \" and \\ are left: the rest is not printable.
-					name = strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(name)
-				}
+				name = unescapeName(s.b[start:s.pos])
 			}
 			s.pos++
 			return name, nil
 		case c == '\\':
 			n, err := s.escape(isName)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
-			escaped = true
 			s.pos += n
 		case c < 0x20:
-			return "", s.fail("a raw control character")
+			return nil, s.fail("a raw control character")
 		case c == 0x7f:
-			return "", s.fail("U+007F")
+			return nil, s.fail("U+007F")
 		case c < 0x80:
 			s.pos++
 		case isName:
-			return "", s.fail("a member name outside printable ASCII")
+			return nil, s.fail("a member name outside printable ASCII")
 		default:
 			r, n := utf8.DecodeRune(s.b[s.pos:])
 			switch {
 			case r == utf8.RuneError && n == 1:
-				return "", s.fail("invalid UTF-8")
+				return nil, s.fail("invalid UTF-8")
 			case r == 0x2028 || r == 0x2029:
-				return "", s.fail("%U", r)
+				return nil, s.fail("%U", r)
 			}
 			s.pos += n
 		}

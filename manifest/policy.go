@@ -51,8 +51,9 @@ type ending struct {
 type Policy struct {
 	name        string
 	version     int64
-	expires     time.Time // zero: never
-	keys        []Key     // in the order of the text
+	expires     time.Time      // zero: never
+	keys        []Key          // in the order of the text
+	prints      map[string]int // fingerprint → place in keys
 	retired     map[string]ending
 	compromised map[string]ending
 	thresholds  map[string]int
@@ -85,8 +86,8 @@ func NewPolicy(name string, keys ...Key) (*Policy, error) {
 func AdHoc(keys ...PublicKey) *Policy {
 	p := &Policy{name: "ad-hoc", version: 1, adHoc: true}
 	for _, k := range keys {
-		if !slices.ContainsFunc(p.keys, func(o Key) bool { return o.Public == k }) {
-			p.keys = append(p.keys, Key{Name: k.Fingerprint(), Public: k, Roles: []string{RoleManifest}, Tenants: []string{"*"}, Sources: []string{"*"}})
+		if _, ok := p.key(k.Fingerprint()); !ok {
+			p.put(Key{Name: k.Fingerprint(), Public: k, Roles: []string{RoleManifest}, Tenants: []string{"*"}, Sources: []string{"*"}})
 		}
 	}
 	return p
@@ -109,7 +110,7 @@ func (p *Policy) add(k Key) error {
 	}
 	for _, r := range k.Roles {
 		if !slices.Contains(roles, r) {
-			return fmt.Errorf("%w: %q is not a role; there are %s", ErrPolicy, r, strings.Join(roles, ", "))
+			return fmt.Errorf("%w: %s is not a role; there are %s", ErrPolicy, quote(r), strings.Join(roles, ", "))
 		}
 	}
 	for _, pattern := range slices.Concat(k.Tenants, k.Sources) {
@@ -130,8 +131,16 @@ func (p *Policy) add(k Key) error {
 			return fmt.Errorf("%w: a second key of the name %s", ErrPolicy, o.Name)
 		}
 	}
-	p.keys = append(p.keys, k)
+	p.put(k)
 	return nil
+}
+
+func (p *Policy) put(k Key) {
+	if p.prints == nil {
+		p.prints = map[string]int{}
+	}
+	p.prints[k.Public.Fingerprint()] = len(p.keys)
+	p.keys = append(p.keys, k)
 }
 
 // Name is the policy's name.
@@ -154,12 +163,11 @@ func (p *Policy) Threshold(role string) int { return max(1, p.thresholds[role]) 
 
 // key finds a key by its fingerprint.
 func (p *Policy) key(fingerprint string) (Key, bool) {
-	for _, k := range p.keys {
-		if k.Public.Fingerprint() == fingerprint {
-			return k, true
-		}
+	i, ok := p.prints[fingerprint]
+	if !ok {
+		return Key{}, false
 	}
-	return Key{}, false
+	return p.keys[i], true
 }
 
 // Judge says whether the key with that fingerprint may speak in a role about a

@@ -54,7 +54,7 @@ func (p *policyParser) statement(w []string) error {
 		return nil
 	}
 	if p.p.version == 0 && w[0] != "policy" {
-		return fmt.Errorf("%w: the first statement is %q, not policy NAME version N", ErrMalformed, w[0])
+		return fmt.Errorf("%w: the first statement is %s, not policy NAME version N", ErrMalformed, quote(w[0]))
 	}
 	switch w[0] {
 	case "policy":
@@ -70,7 +70,7 @@ func (p *policyParser) statement(w []string) error {
 	case "log", "witness", "group", "quorum":
 		return fmt.Errorf("%w: %s, line %d", ErrUnsupported, w[0], p.line)
 	}
-	return fmt.Errorf("%w: no statement begins with %q", ErrMalformed, w[0])
+	return fmt.Errorf("%w: no statement begins with %s", ErrMalformed, quote(w[0]))
 }
 
 // header reads policy NAME version N [expires T].
@@ -89,7 +89,7 @@ func (p *policyParser) header(w []string) error {
 		return err
 	}
 	if len(w) == 6 {
-		if p.p.expires, err = ParseTime(w[5]); err != nil {
+		if p.p.expires, err = boundary(w[5]); err != nil {
 			return err
 		}
 	}
@@ -101,9 +101,20 @@ func (p *policyParser) header(w []string) error {
 func number(s string, most int64) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 1 || n > most || strconv.FormatInt(n, 10) != s {
-		return 0, fmt.Errorf("%w: %q is not a number from 1 to %d", ErrMalformed, s, most)
+		return 0, fmt.Errorf("%w: %s is not a number from 1 to %d", ErrMalformed, quote(s), most)
 	}
 	return n, nil
+}
+
+// boundary reads a time from or until which something holds. The zero [time.Time]
+// means "no bound" in a [Policy], so the instant that it stands for is refused
+// rather than read as its opposite.
+func boundary(s string) (time.Time, error) {
+	t, err := ParseTime(s)
+	if err == nil && t.IsZero() {
+		return t, fmt.Errorf("%w: %s cannot be a bound; a time after it can", ErrTime, s)
+	}
+	return t, err
 }
 
 // options reads NAME=VALUE words, each name once.
@@ -113,9 +124,9 @@ func options(w []string, known ...string) (map[string]string, error) {
 		name, value, ok := strings.Cut(word, "=")
 		switch {
 		case !ok || value == "":
-			return nil, fmt.Errorf("%w: %q is not NAME=VALUE", ErrMalformed, word)
+			return nil, fmt.Errorf("%w: %s is not NAME=VALUE", ErrMalformed, quote(word))
 		case !slices.Contains(known, name):
-			return nil, fmt.Errorf("%w: %q is not one of %s", ErrMalformed, name+"=", strings.Join(known, "=, ")+"=")
+			return nil, fmt.Errorf("%w: %s is not one of %s", ErrMalformed, quote(name+"="), strings.Join(known, "=, ")+"=")
 		case opts[name] != "":
 			return nil, fmt.Errorf("%w: %s= stands twice", ErrMalformed, name)
 		}
@@ -130,7 +141,7 @@ func (p *policyParser) key(w []string) error {
 		return fmt.Errorf("%w: want key %s BASE64 name=NAME roles=ROLES tenants=PATTERNS", ErrMalformed, sshEd25519)
 	}
 	if w[1] != sshEd25519 {
-		return fmt.Errorf("%w: the key type %q is unknown; only %s is", ErrKey, w[1], sshEd25519)
+		return fmt.Errorf("%w: the key type %s is unknown; only %s is", ErrKey, quote(w[1]), sshEd25519)
 	}
 	pub, err := parseSSHBlob64(w[2])
 	if err != nil {
@@ -146,7 +157,7 @@ func (p *policyParser) key(w []string) error {
 	}
 	for name, t := range map[string]*time.Time{"not-before": &k.NotBefore, "not-after": &k.NotAfter} {
 		if s, ok := opts[name]; ok {
-			if *t, err = ParseTime(s); err != nil {
+			if *t, err = boundary(s); err != nil {
 				return err
 			}
 		}
@@ -167,7 +178,7 @@ func (p *policyParser) ending(w []string, option string, to map[string]ending) e
 		return fmt.Errorf("%w: want %s FINGERPRINT %s=TIME", ErrMalformed, w[0], option)
 	}
 	if !isFingerprint(w[1]) {
-		return fmt.Errorf("%w: %q is not a SHA256: fingerprint", ErrMalformed, w[1])
+		return fmt.Errorf("%w: %s is not a SHA256: fingerprint", ErrMalformed, quote(w[1]))
 	}
 	if _, ok := to[w[1]]; ok {
 		return fmt.Errorf("%w: %s stands twice for this key", ErrMalformed, w[0])
@@ -176,7 +187,7 @@ func (p *policyParser) ending(w []string, option string, to map[string]ending) e
 	if err != nil {
 		return err
 	}
-	t, err := ParseTime(opts[option])
+	t, err := boundary(opts[option])
 	if err != nil {
 		return err
 	}
@@ -190,7 +201,7 @@ func (p *policyParser) threshold(w []string) error {
 		return fmt.Errorf("%w: want threshold ROLE N", ErrMalformed)
 	}
 	if !slices.Contains(roles, w[1]) {
-		return fmt.Errorf("%w: %q is not a role; there are %s", ErrMalformed, w[1], strings.Join(roles, ", "))
+		return fmt.Errorf("%w: %s is not a role; there are %s", ErrMalformed, quote(w[1]), strings.Join(roles, ", "))
 	}
 	if _, ok := p.p.thresholds[w[1]]; ok {
 		return fmt.Errorf("%w: a second threshold for %s", ErrMalformed, w[1])

@@ -136,9 +136,6 @@ func parseSSH(armored string) (SSHSignature, error) {
 // Key is the key that the signature names. Nothing admits it: ask a [Policy].
 func (s SSHSignature) Key() PublicKey { return s.key }
 
-// Namespace is the namespace that the signature names.
-func (s SSHSignature) Namespace() string { return s.namespace }
-
 // Verify checks that pub signed payload in the namespace. The error wraps
 // [ErrSignature] and says whether key, namespace or signature is wrong.
 func (s SSHSignature) Verify(payload []byte, namespace string, pub PublicKey) error {
@@ -146,7 +143,7 @@ func (s SSHSignature) Verify(payload []byte, namespace string, pub PublicKey) er
 	case s.key != pub:
 		return fmt.Errorf("%w: it is by the key %s, not %s", ErrSignature, s.key.Fingerprint(), pub.Fingerprint())
 	case s.namespace != namespace:
-		return fmt.Errorf("%w: its namespace is %q, not %q", ErrSignature, s.namespace, namespace)
+		return fmt.Errorf("%w: its namespace is %s, not %q", ErrSignature, quote(s.namespace), namespace)
 	}
 	return pub.Verify(sshMessage(payload, namespace), s.sig)
 }

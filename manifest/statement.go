@@ -152,10 +152,10 @@ func ParseManifest(payload []byte) (*Manifest, error) {
 		return nil, decodeError(err)
 	}
 	if head.Type != StatementType {
-		return nil, &Error{op, "/_type", fmt.Errorf("%w: %q is not %q", ErrMalformed, head.Type, StatementType)}
+		return nil, &Error{op, "/_type", fmt.Errorf("%w: %s is not %q", ErrMalformed, quote(head.Type), StatementType)}
 	}
 	if head.PredicateType != PredicateManifest {
-		return nil, &Error{op, "/predicateType", fmt.Errorf("%w: %q is not %q", ErrMalformed, head.PredicateType, PredicateManifest)}
+		return nil, &Error{op, "/predicateType", fmt.Errorf("%w: %s is not %q", ErrMalformed, quote(head.PredicateType), PredicateManifest)}
 	}
 	var st Statement
 	if err := DecodeLimit(payload, &st, MaxPayload, MaxDepth); err != nil {

@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -66,17 +67,17 @@ type Fact struct {
 	Detail string `json:"detail,omitempty"` // what is known, as in "tenant acme, source infra.events"
 	// Lapsed: well attested but no longer current, because the artifact expired
 	// or was superseded. See [Verdict.RequireCurrent].
-	Lapsed bool `json:"lapsed,omitempty"`
+	Lapsed bool `json:"lapsed,omitzero"`
 }
 
 // String gives the state with its reason or voucher: "attested(ingest-eu, manifest)",
-// "unverifiable(no policy)", "proven".
+// "unverifiable(no policy)", "proven". What comes from a statement is [Printable].
 func (f Fact) String() string {
 	switch {
 	case f.State == Attested && f.By != "":
-		return fmt.Sprintf("%s(%s, %s)", f.State, f.By, f.Role)
+		return fmt.Sprintf("%s(%s, %s)", f.State, Printable(f.By), Printable(f.Role))
 	case f.Reason != "":
-		return fmt.Sprintf("%s(%s)", f.State, f.Reason)
+		return fmt.Sprintf("%s(%s)", f.State, Printable(f.Reason))
 	}
 	return string(f.State)
 }
@@ -127,7 +128,7 @@ func (v *Verdict) Fact(name string) (Fact, bool) {
 func (v *Verdict) RequireProven(name string) error {
 	f, ok := v.Fact(name)
 	if !ok {
-		return &Error{Op: "require proven", Err: fmt.Errorf("no fact is called %q; there are %s", name, strings.Join(factNames, ", "))}
+		return fmt.Errorf("no fact is called %s; there are %s", quote(name), strings.Join(factNames, ", "))
 	}
 	if f.State != Proven {
 		v.unmet = append(v.unmet, fmt.Sprintf("%s is %s, not proven", name, f.State))
@@ -140,7 +141,7 @@ func (v *Verdict) RequireProven(name string) error {
 func (v *Verdict) RequireCurrent() {
 	for _, name := range []string{FactExpiry, FactSupersession} {
 		if f, _ := v.Fact(name); f.Lapsed {
-			v.unmet = append(v.unmet, f.Detail)
+			v.unmet = append(v.unmet, Printable(f.Detail))
 		}
 	}
 }
@@ -176,11 +177,11 @@ func (v *Verdict) Sentence() string {
 	var parts []string
 	if open := v.names(Unverifiable); len(open) > 0 {
 		f, _ := v.Fact(open[0])
-		parts = append(parts, fmt.Sprintf("%s cannot be judged (%s)", list(open), f.Reason))
+		parts = append(parts, fmt.Sprintf("%s cannot be judged (%s)", list(open), Printable(f.Reason)))
 	}
 	parts = append(parts, v.unmet...)
 	if len(parts) > 0 {
-		return "Not verified: " + printable(strings.Join(parts, "; ")) + "."
+		return "Not verified: " + strings.Join(parts, "; ") + "."
 	}
 	return fmt.Sprintf("Verified: nothing contradicts the evidence; %s, %s.",
 		count(len(v.names(Proven)), "follows from the bytes", "follow from the bytes"),
@@ -209,20 +210,20 @@ func list(names []string) string {
 }
 
 // WriteTable writes the facts as aligned text, the line about authority and the
-// closing sentence. Control characters in what a manifest says are escaped, so
-// that a statement cannot paint the reader's terminal.
+// closing sentence. What a statement says is [Printable], so that it cannot
+// paint the reader's terminal.
 func (v *Verdict) WriteTable(w io.Writer) error {
 	var b bytes.Buffer
 	nameWidth, stateWidth := len("authority"), 0
 	for _, f := range v.Facts {
 		nameWidth = max(nameWidth, len(f.Name))
-		stateWidth = max(stateWidth, len([]rune(printable(f.String()))))
+		stateWidth = max(stateWidth, utf8.RuneCountInString(f.String()))
 	}
 	for _, f := range v.Facts {
-		state := printable(f.String())
+		state := f.String()
 		fmt.Fprintf(&b, "%-*s  %s", nameWidth, f.Name, state)
 		if f.Detail != "" {
-			fmt.Fprintf(&b, "%*s  %s", stateWidth-len([]rune(state)), "", printable(f.Detail))
+			fmt.Fprintf(&b, "%*s  %s", stateWidth-utf8.RuneCountInString(state), "", Printable(f.Detail))
 		}
 		b.WriteByte('\n')
 	}
@@ -231,33 +232,50 @@ func (v *Verdict) WriteTable(w io.Writer) error {
 	return err
 }
 
-// printable escapes what a terminal would act on: control and format characters.
-func printable(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return s
-	}
-	q := strconv.Quote(s)
-	return q[1 : len(q)-1]
-}
+// maxField is the longest text of a fact in JSON, in characters.
+const maxField = 2000
 
-// JSON writes the verdict as one JSON object: facts in their order, authority,
-// exit and sentence.
-func (v *Verdict) JSON() ([]byte, error) {
+// MarshalJSON writes the verdict as one JSON object with the members facts (in
+// their order), authority, exit and sentence; exit and sentence take the
+// requirements into account. By, role, reason and detail are what the fact holds,
+// of more than 2000 characters the first and "… and N more". Characters that
+// [Printable] would escape as not printable stand as \uXXXX in the text.
+//
+// The encoder of go-json-experiment/json writes those characters out again unless
+// it has the option jsontext.PreserveRawStrings.
+func (v Verdict) MarshalJSON() ([]byte, error) {
+	facts := slices.Clone(v.Facts)
+	for i := range facts {
+		for _, field := range []*string{&facts[i].By, &facts[i].Role, &facts[i].Reason, &facts[i].Detail} {
+			*field = cut(*field, maxField)
+		}
+	}
 	b, err := json.Marshal(struct {
 		Facts     []Fact `json:"facts"`
 		Authority string `json:"authority"`
 		Exit      int    `json:"exit"`
 		Sentence  string `json:"sentence"`
-	}{v.Facts, AuthorityLine, v.Exit(), v.Sentence()}, jsontext.AllowInvalidUTF8(true))
+	}{facts, AuthorityLine, v.Exit(), v.Sentence()}, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return nil, &Error{Op: "encode verdict", Err: err}
 	}
-	return b, nil
+	return escapeJSON(b), nil
 }
 
-// Word is how far the manifest's word counts: the fact under which its signature
-// stands, for facts that rest on it.
-func (v *Verdict) Word() Fact {
-	f, _ := v.Fact(FactSignature)
-	return f
+// escapeJSON writes what does not show as an escape. In JSON without white space
+// such a character can only stand in a string.
+func escapeJSON(b []byte) []byte {
+	out := make([]byte, 0, len(b))
+	for _, r := range string(b) {
+		switch {
+		case shows(r):
+			out = utf8.AppendRune(out, r)
+		case r < 0x10000:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		default:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return out
 }

@@ -1,12 +1,19 @@
 package manifest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	v2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"leafproof/manifest"
 )
@@ -68,7 +75,8 @@ func TestExit(t *testing.T) {
 			}
 		})
 	}
-	if err := manifest.NewVerdict().RequireProven("truth"); err == nil || !strings.Contains(err.Error(), "truth") {
+	// The caller prefixes it with the name of its option.
+	if err := manifest.NewVerdict().RequireProven("truth"); err == nil || !strings.HasPrefix(err.Error(), `no fact is called "truth"; there are bytes, length,`) {
 		t.Errorf("RequireProven of no fact: %v", err)
 	}
 }
@@ -130,22 +138,102 @@ func (failing) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
 
 func TestVerdictJSON(t *testing.T) {
 	v := manifest.NewVerdict()
-	v.Set(manifest.Fact{Name: "signature", State: manifest.Unverifiable, Reason: "no policy\xff"})
-	b, err := v.JSON()
+	v.Set(
+		manifest.Fact{Name: "bytes", State: manifest.Proven, Detail: "a\u202eb\u009bc\x1bd\x7fe\U000e0001f  g<é\xff"},
+		manifest.Fact{Name: "signature", State: manifest.Attested, By: "a\u2066", Role: "manifest"},
+		manifest.Fact{Name: "capture", State: manifest.Attested, By: "a", Role: "manifest", Detail: strings.Repeat("é", 2003)},
+		manifest.Fact{Name: "expiry", State: manifest.Attested, By: "a", Role: "manifest", Detail: "expired at noon\u202e", Lapsed: true},
+	)
+	if err := v.RequireProven("signature"); err != nil {
+		t.Fatal(err)
+	}
+	v.RequireCurrent()
+	std, err := json.Marshal(map[string]any{"verdict": v, "value": *v})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got struct {
-		Facts     []map[string]any
-		Authority string
-		Exit      int
-		Sentence  string
+	exp, err := v2.Marshal(map[string]any{"verdict": v, "value": *v}, jsontext.PreserveRawStrings(true))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err := json.Unmarshal(b, &got); err != nil {
-		t.Fatalf("%v: %s", err, b)
+	for name, b := range map[string][]byte{"encoding/json": std, "go-json-experiment": exp} {
+		t.Run(name, func(t *testing.T) {
+			for _, r := range string(b) {
+				if !unicode.IsPrint(r) {
+					t.Errorf("%U stands in the JSON", r)
+				}
+			}
+			for _, want := range []string{`a\u202eb\u009bc\u001bd\u007fe\udb40\udc01f  g`, `"by":"a\u2066"`, `é… and 3 more"`} {
+				if !bytes.Contains(b, []byte(want)) {
+					t.Errorf("it lacks %s: %s", want, b)
+				}
+			}
+			var got map[string]struct {
+				Facts     []map[string]any `json:"facts"`
+				Authority string           `json:"authority"`
+				Exit      int              `json:"exit"`
+				Sentence  string           `json:"sentence"`
+			}
+			d := json.NewDecoder(bytes.NewReader(b))
+			d.DisallowUnknownFields()
+			if err := d.Decode(&got); err != nil {
+				t.Fatalf("%v: %s", err, b)
+			}
+			if len(got) != 2 || !reflect.DeepEqual(got["verdict"], got["value"]) {
+				t.Errorf("a pointer and a value differ: %s", b)
+			}
+			j := got["verdict"]
+			if len(j.Facts) != 16 || j.Authority != "not assessable offline" || j.Exit != 2 ||
+				j.Sentence != `Not verified: signature is attested, not proven; expired at noon\u202e.` {
+				t.Errorf("%d facts, authority %q, exit %d, %q", len(j.Facts), j.Authority, j.Exit, j.Sentence)
+			}
+			for i, want := range []map[string]any{
+				0: {"name": "bytes", "state": "proven", "detail": "a\u202eb\u009bc\x1bd\x7fe\U000e0001f  g<é\ufffd"},
+				1: {"name": "length", "state": "not-claimed"},
+				2: {"name": "signature", "state": "attested", "by": "a\u2066", "role": "manifest"},
+			} {
+				if !reflect.DeepEqual(j.Facts[i], want) {
+					t.Errorf("fact %d is %v, want %v", i, j.Facts[i], want)
+				}
+			}
+			if f := j.Facts[12]; f["lapsed"] != true {
+				t.Errorf("expiry is %v", f)
+			}
+		})
 	}
-	if len(got.Facts) != 16 || got.Facts[2]["name"] != "signature" || got.Facts[2]["state"] != "unverifiable" || got.Exit != 2 ||
-		got.Authority != "not assessable offline" || !strings.HasPrefix(got.Sentence, "Not verified: signature") {
-		t.Errorf("JSON = %s", b)
+}
+
+// TestForeignText: whatever a statement says, the lines of a verdict stay lines.
+func TestForeignText(t *testing.T) {
+	const evil = "x\n\x1b[2J\u009b1A\u202eproven\u2066          attested\r\U000e0041\x00\xff\u3164\u00ad"
+	v := manifest.NewVerdict()
+	for i, name := range manifest.FactNames() {
+		f := manifest.Fact{Name: name, State: manifest.Unverifiable, Reason: evil + strings.Repeat("r", 1000), Detail: evil + strings.Repeat("d", 1000)}
+		if i%2 == 1 {
+			f = manifest.Fact{Name: name, State: manifest.Attested, By: evil + strings.Repeat("b", 1000), Role: evil, Detail: strings.Repeat(" ", 1000) + evil, Lapsed: true}
+		}
+		v.Set(f)
+	}
+	v.RequireCurrent()
+	var out strings.Builder
+	if err := v.WriteTable(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	if len(lines) != 19 || lines[18] != "" {
+		t.Fatalf("%d lines:\n%s", len(lines), out.String())
+	}
+	for i, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 700 {
+			t.Errorf("line %d has %d characters", i, n)
+		}
+		for _, r := range line {
+			if !unicode.IsPrint(r) || r == '\u3164' {
+				t.Errorf("line %d has %U", i, r)
+			}
+		}
+	}
+	if s := v.Sentence(); !strings.Contains(lines[17], s) || !strings.HasPrefix(s, "Not verified: ") || strings.Contains(s, "  ") {
+		t.Errorf("sentence %q", s)
 	}
 }

@@ -20,8 +20,9 @@ var signedFacts = []string{FactSignature, FactKey, FactScope, FactCapture, FactS
 // The facts returned are signature, key, scope, commit, capture, source, times,
 // expiry and supersession. A signature by a key of the policy that does not
 // verify, or an SSH signature that is not by the same key over the same payload,
-// is a [Mismatch]; without a policy that lets the key speak for that scope, all
-// of them are [Unverifiable] with the reason.
+// is a [Mismatch]; without a policy that lets the key speak for that scope, or
+// without the issuer's key to check the issuer's signature by, all of them are
+// [Unverifiable] with the reason.
 //
 // The manifest is nil exactly when err is not. The error is about the form: an
 // envelope or payload that is malformed. Where the signature is wrong as well,
@@ -165,6 +166,10 @@ func (j *judgement) facts(m *Manifest) []Fact {
 		return j.all(Mismatch, j.bad)
 	case j.policy == nil:
 		return j.all(Unverifiable, "no policy")
+	case !j.good[issuer]:
+		// A keyid is only a claim: anybody whom the policy admits can name another
+		// issuer and put 64 bytes of nothing under its fingerprint.
+		return j.all(Unverifiable, fmt.Sprintf("%v %s", ErrUnknownKey, issuer))
 	}
 	keys, err := j.admitted(m)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +14,13 @@ import (
 
 func policyFor(t testing.TB, options string, names ...string) *manifest.Policy {
 	t.Helper()
-	text := "policy p version 1\n"
+	var text strings.Builder
+	text.WriteString("policy p version 1\n")
 	for _, name := range names {
 		_, pub := testKey(name)
-		text += "key " + pub.OpenSSHLine() + " name=" + name + " roles=manifest tenants=tenant_acme_* sources=infra.*\n"
+		text.WriteString("key " + pub.OpenSSHLine() + " name=" + name + " roles=manifest tenants=tenant_acme_* sources=infra.*\n")
 	}
-	return parsePolicy(t, text+options)
+	return parsePolicy(t, text.String()+options)
 }
 
 // facts gives "state(by, role)" or "state(reason)" by name.
@@ -31,7 +33,7 @@ func facts(fs []manifest.Fact) map[string]string {
 }
 
 func TestVerifyEnvelope(t *testing.T) {
-	one, pubOne := testKey("one")
+	_, pubOne := testKey("one")
 	two, pubTwo := testKey("two")
 	env, ssh := signed(t)
 	payload, err := env.PayloadBytes()
@@ -61,7 +63,15 @@ func TestVerifyEnvelope(t *testing.T) {
 	for i := range badCosigner.Signatures {
 		badCosigner.Signatures[i].Sig = both.Signatures[1-i].Sig
 	}
-	_ = one
+	// A key that the policy admits signs a manifest that names another issuer, and
+	// puts nothing under the issuer's keyid.
+	forged := both
+	forged.Signatures = slices.Clone(both.Signatures)
+	for i := range forged.Signatures {
+		if forged.Signatures[i].KeyID == pubOne.Fingerprint() {
+			forged.Signatures[i].Sig = base64.StdEncoding.EncodeToString(make([]byte, 64))
+		}
+	}
 	retired := "retired " + pubOne.Fingerprint() + " at=2026-10-01T00:00:00Z\n"
 	const vouched = "attested(one, manifest)"
 	for name, test := range map[string]struct {
@@ -91,18 +101,25 @@ func TestVerifyEnvelope(t *testing.T) {
 		"bad, key unknown, ssh tells": {badSig, ssh, policyFor(t, "", "two"), map[string]string{
 			"signature": "MISMATCH(the signature by " + pubOne.Fingerprint() + " does not verify)",
 		}, 3},
-		"bad, key unknown":      {badSig, "", policyFor(t, "", "two"), map[string]string{"signature": "unverifiable(unknown key " + pubOne.Fingerprint() + ")"}, 2},
-		"issuer did not sign":   {byTwo, "", policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the manifest names the issuer " + pubOne.Fingerprint() + ", which did not sign it)"}, 3},
-		"ssh by another":        {env, sshBy(payload, manifest.NamespaceManifest, "two"), policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the SSH signature is by " + pubTwo.Fingerprint() + ", which did not sign the envelope)"}, 3},
-		"ssh by the cosigner":   {both, sshBy(payload, manifest.NamespaceManifest, "two"), policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the SSH signature is not by the issuer " + pubOne.Fingerprint() + ")"}, 3},
-		"ssh of another":        {env, sshBy([]byte("other"), manifest.NamespaceManifest, "one"), policyFor(t, "", "one"), map[string]string{"signature": "MISMATCH(the SSH signature: signature does not verify)"}, 3},
-		"ssh, other purpose":    {env, sshBy(payload, "receipt@leafproof", "one"), nil, map[string]string{"signature": `MISMATCH(the SSH signature: signature does not verify: its namespace is "receipt@leafproof", not "manifest@leafproof")`}, 3},
-		"ssh malformed":         {env, ssh + "x", nil, map[string]string{"signature": "MISMATCH(the SSH signature: malformed: the armor's first or last line is not as ssh-keygen writes it)"}, 3},
-		"two of two":            {both, ssh, policyFor(t, "threshold manifest 2\n", "one", "two"), map[string]string{"signature": "attested(one+two, manifest)"}, 0},
-		"one of two":            {env, ssh, policyFor(t, "threshold manifest 2\n", "one", "two"), map[string]string{"signature": "unverifiable(too few signatures: 1 of 2 that the policy asks for)"}, 2},
-		"two, one known":        {both, ssh, policyFor(t, "", "one"), map[string]string{"signature": vouched}, 0},
-		"a cosigner's is bad":   {badCosigner, "", policyFor(t, "", "two"), map[string]string{"signature": "MISMATCH(the signature by " + pubTwo.Fingerprint() + " does not verify)"}, 3},
-		"cosigner of the scope": {both, ssh, policyFor(t, "", "two"), map[string]string{"signature": "attested(two, manifest)"}, 0},
+		"bad, key unknown":    {badSig, "", policyFor(t, "", "two"), map[string]string{"signature": "unverifiable(unknown key " + pubOne.Fingerprint() + ")"}, 2},
+		"issuer did not sign": {byTwo, "", policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the manifest names the issuer " + pubOne.Fingerprint() + ", which did not sign it)"}, 3},
+		"ssh by another":      {env, sshBy(payload, manifest.NamespaceManifest, "two"), policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the SSH signature is by " + pubTwo.Fingerprint() + ", which did not sign the envelope)"}, 3},
+		"ssh by the cosigner": {both, sshBy(payload, manifest.NamespaceManifest, "two"), policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the SSH signature is not by the issuer " + pubOne.Fingerprint() + ")"}, 3},
+		"ssh of another":      {env, sshBy([]byte("other"), manifest.NamespaceManifest, "one"), policyFor(t, "", "one"), map[string]string{"signature": "MISMATCH(the SSH signature: signature does not verify)"}, 3},
+		"ssh, other purpose":  {env, sshBy(payload, "receipt@leafproof", "one"), nil, map[string]string{"signature": `MISMATCH(the SSH signature: signature does not verify: its namespace is "receipt@leafproof", not "manifest@leafproof")`}, 3},
+		"ssh malformed":       {env, ssh + "x", nil, map[string]string{"signature": "MISMATCH(the SSH signature: malformed: the armor's first or last line is not as ssh-keygen writes it)"}, 3},
+		"two of two":          {both, ssh, policyFor(t, "threshold manifest 2\n", "one", "two"), map[string]string{"signature": "attested(one+two, manifest)"}, 0},
+		"one of two":          {env, ssh, policyFor(t, "threshold manifest 2\n", "one", "two"), map[string]string{"signature": "unverifiable(too few signatures: 1 of 2 that the policy asks for)"}, 2},
+		"two, one known":      {both, ssh, policyFor(t, "", "one"), map[string]string{"signature": vouched}, 0},
+		"a cosigner's is bad": {badCosigner, "", policyFor(t, "", "two"), map[string]string{"signature": "MISMATCH(the signature by " + pubTwo.Fingerprint() + " does not verify)"}, 3},
+		"issuer forged": {forged, "", policyFor(t, "", "two"), map[string]string{
+			"signature": "unverifiable(unknown key " + pubOne.Fingerprint() + ")", "capture": "unverifiable(unknown key " + pubOne.Fingerprint() + ")",
+		}, 2},
+		"issuer unknown, not forged": {both, "", policyFor(t, "", "two"), map[string]string{"key": "unverifiable(unknown key " + pubOne.Fingerprint() + ")"}, 2},
+		"issuer forged, ssh tells":   {forged, ssh, policyFor(t, "", "two"), map[string]string{"signature": "MISMATCH(the signature by " + pubOne.Fingerprint() + " does not verify)"}, 3},
+		"issuer forged, key known":   {forged, "", policyFor(t, "", "one", "two"), map[string]string{"signature": "MISMATCH(the signature by " + pubOne.Fingerprint() + " does not verify)"}, 3},
+		"issuer retired, cosigned":   {both, "", policyFor(t, retired, "one", "two"), map[string]string{"signature": "attested(two, manifest)"}, 0},
+		"cosigner of the scope":      {both, ssh, policyFor(t, "", "two"), map[string]string{"signature": "attested(two, manifest)"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, fs, err := manifest.VerifyEnvelope(test.env, test.ssh, test.policy, at)
