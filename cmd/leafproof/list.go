@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -103,8 +104,9 @@ func statCommand() *cobra.Command {
 
 func printStat(cmd *cobra.Command, f statFacts) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	// What a producer wrote must not paint the reader's terminal.
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+		fmt.Fprintf(w, "%s\t%s\n", name, manifest.Printable(fmt.Sprintf(format, args...)))
 	}
 	opt := func(s *string) string {
 		if s == nil {
@@ -119,7 +121,11 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 	row("size", "%d", f.Size)
 	row("media type", "%s", f.MediaType)
 	if f.Records != nil {
-		row("records", "%d, %s%s", f.Records.Count, f.Records.Format, f.Records.Pointer)
+		at := ""
+		if f.Records.Pointer != "" {
+			at = " at " + f.Records.Pointer
+		}
+		row("records", "%d, %s%s", f.Records.Count, f.Records.Format, at)
 		if n := f.Records.Flags.Undecidable; n > 0 {
 			row("undecidable", "%d", n)
 		}
@@ -130,8 +136,8 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 	row("snapshot", "%s", opt(r.SourceVersion.SnapshotID))
 	row("observed", "%s", opt(r.SourceVersion.ObservedAt))
 	row("capture", "%s", r.Completeness.Status)
-	for k, v := range r.Completeness.Coverage {
-		row("coverage", "%s = %v", k, v)
+	for _, k := range slices.Sorted(maps.Keys(r.Completeness.Coverage)) {
+		row("coverage", "%s = %v", k, r.Completeness.Coverage[k])
 	}
 	row("tenant", "%s", r.Scope.TenantID)
 	row("run", "%s", opt(r.Scope.RunID))

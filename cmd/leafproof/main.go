@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -55,12 +56,25 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	}
 	var silent *exitError
 	if !errors.As(err, &silent) || silent.err != nil {
-		fmt.Fprintf(errOut, "leafproof: %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+		fmt.Fprintf(errOut, "leafproof: %s\n", oneLine(err.Error()))
 		if hint := leafproof.Hint(err); hint != "" {
 			fmt.Fprintf(errOut, "leafproof: hint: %s\n", hint)
 		}
 	}
 	return codeFor(err)
+}
+
+// oneLine makes one printable line of a message, which may quote what others wrote.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\t':
+			return ' '
+		case !unicode.IsPrint(r):
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
 }
 
 func newRoot() *cobra.Command {
