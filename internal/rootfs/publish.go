@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 
@@ -20,10 +19,6 @@ import (
 // leaves under such a name was never published and can be removed by hand.
 const tempPrefix = ".tmp-"
 
-// IsTemp reports whether the last element of name is that of an unfinished
-// file.
-func IsTemp(name string) bool { return strings.HasPrefix(path.Base(name), tempPrefix) }
-
 // Publish writes a file so that after a nil return it survives a crash under
 // its name, whole; after an error the name is as it was before, or the file
 // stands there whole, and no temporary file is left. The write callback fills
@@ -32,7 +27,9 @@ func IsTemp(name string) bool { return strings.HasPrefix(path.Base(name), tempPr
 // With replace the name may be taken and changes from the old file to the new
 // one in one step. Without it a taken name is [fs.ErrExist] and write is not
 // called, or its work is thrown away when another process was faster; the
-// resident file is not touched.
+// resident file is not touched. It may not be durable yet, for its writer may
+// be before its last fsync or have failed there: who takes the name for a
+// success calls [SyncDirs] first.
 //
 // The sequence, as strace shows it (the mkdirat lines only where a directory
 // is new; the first fsync of a parent also where this process meets a
@@ -47,7 +44,23 @@ func IsTemp(name string) bool { return strings.HasPrefix(path.Base(name), tempPr
 //	close                     checked
 //	linkat   .tmp-R → NAME    fails when NAME exists; then unlinkat .tmp-R
 //	renameat .tmp-R → NAME    instead of the two, with replace
-//	fsync    DIR/a/b
+//	fsync    DIR/a/b          a failure leaves the name
+//
+// The fsync of the file stands for the design's fdatasync: an [afero.File] has
+// the one Sync, and a new file's size has changed, so that fdatasync would have
+// to write the inode as well.
+//
+// When the last fsync fails, the file stands under its name, its bytes are on
+// disk, and only the name may be lost in a crash. It is not taken back: another
+// process may have met it, made its own fsync of the directory, and told its
+// caller that the file is durable. Nor is the failure final for the name, as it
+// is for a file whose own fsync failed: there the kernel may have dropped bytes
+// that no later fsync can bring back, while here a caller that tries again
+// either finds the name and flushes the directory anew, or finds that it is
+// gone and writes the file anew. What no program can rule out is that the
+// kernel dropped the directory's block with the failure and reports success for
+// the next fsync; a file system that can (ext4 with a journal, xfs, btrfs) stops
+// taking writes instead.
 func Publish(fsys afero.Fs, name string, replace bool, write func(afero.File) error) error {
 	if !replace {
 		if err := absent(fsys, name); err != nil {
@@ -128,15 +141,7 @@ func (t *Temp) Commit(name string, replace bool) (err error) {
 		t.remove()
 		return err
 	}
-	if err := SyncDir(t.fsys, dir); err != nil {
-		// The name may or may not be on disk. Take it back, or the next
-		// writer would find it and believe it durable.
-		if !replace {
-			t.fsys.Remove(name)
-		}
-		return err
-	}
-	return nil
+	return SyncDir(t.fsys, dir) // on failure the name stays: see Publish
 }
 
 // Discard throws the file away. After Commit or Discard it does nothing.

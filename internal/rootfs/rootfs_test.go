@@ -151,7 +151,7 @@ func TestTempDiscard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := files(t, dir); len(got) != 1 || !rootfs.IsTemp(got[0]) {
+	if got := files(t, dir); len(got) != 1 || !strings.HasPrefix(got[0], "tmp/.tmp-") {
 		t.Errorf("files = %v, want one unfinished", got)
 	}
 	for range 2 {
@@ -200,7 +200,8 @@ func TestConfined(t *testing.T) {
 // faulty fails the n-th operation that can fail, counted from 0.
 type faulty struct {
 	*rootfs.FS
-	left int
+	left   int
+	linked bool // a Link succeeded
 }
 
 var errFault = errors.New("injected fault")
@@ -243,7 +244,9 @@ func (f *faulty) Link(a, b string) error {
 	if err := f.fault(); err != nil {
 		return err
 	}
-	return f.FS.Link(a, b)
+	err := f.FS.Link(a, b)
+	f.linked = f.linked || err == nil
+	return err
 }
 
 func (f *faulty) Rename(a, b string) error {
@@ -281,10 +284,10 @@ func (f *faultyFile) Close() error {
 }
 
 // Whichever step fails, Publish reports it, leaves no unfinished file, and
-// leaves the name as it was or (with replace, after the rename) wholly new.
+// leaves the name as it was or (after the link or rename) wholly new.
 func TestPublishFaults(t *testing.T) {
 	for _, replace := range []bool{false, true} {
-		steps := 0
+		steps, linked := 0, 0
 		for ; ; steps++ {
 			dir := t.TempDir()
 			if replace {
@@ -295,7 +298,7 @@ func TestPublishFaults(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			fsys := &faulty{open(t, dir), steps}
+			fsys := &faulty{FS: open(t, dir), left: steps}
 			err := rootfs.Publish(fsys, "a/name", replace, writing("new"))
 			if fsys.left >= 0 {
 				if err != nil {
@@ -308,11 +311,17 @@ func TestPublishFaults(t *testing.T) {
 			}
 			got := files(t, dir)
 			switch {
-			case !replace && len(got) != 0:
+			case !replace && !fsys.linked && len(got) != 0:
 				t.Errorf("step %d left %v", steps, got)
-			case replace && !slices.Equal(got, []string{"a/name"}):
-				t.Errorf("replace, step %d left %v", steps, got)
-			case replace:
+			case !replace && !fsys.linked:
+			case !slices.Equal(got, []string{"a/name"}):
+				t.Errorf("replace %v, step %d left %v", replace, steps, got)
+			case !replace:
+				if c := content(t, filepath.Join(dir, "a/name")); c != "new" {
+					t.Errorf("step %d: the file has %q", steps, c)
+				}
+				linked++
+			default:
 				if c := content(t, filepath.Join(dir, "a/name")); c != "old" && c != "new" {
 					t.Errorf("replace, step %d: the file has %q", steps, c)
 				}
@@ -321,8 +330,63 @@ func TestPublishFaults(t *testing.T) {
 		if steps < 10 {
 			t.Errorf("only %d steps were tried", steps)
 		}
+		if !replace && linked == 0 {
+			t.Error("no step after the link was tried")
+		}
 	}
 }
+
+// The writer's last fsync fails, while another process has met the name, flushed
+// it and told its caller that the file is there: so it stays there.
+func TestPublishFaultAfterAnother(t *testing.T) {
+	dir := t.TempDir()
+	other := open(t, dir)
+	acknowledged := false
+	fsys := &hooked{FS: open(t, dir), sync: func() error {
+		if _, err := other.Stat("a/name"); err != nil {
+			return nil // not linked yet
+		}
+		err := rootfs.Publish(other, "a/name", false, writing("new"))
+		acknowledged = errors.Is(err, fs.ErrExist) && rootfs.SyncDirs(other, "a") == nil
+		return errFault
+	}}
+	if err := rootfs.Publish(fsys, "a/name", false, writing("new")); !errors.Is(err, errFault) || !acknowledged {
+		t.Fatalf("Publish error = %v, the other's success: %v", err, acknowledged)
+	}
+	if got := files(t, dir); !slices.Equal(got, []string{"a/name"}) || content(t, filepath.Join(dir, "a/name")) != "new" {
+		t.Errorf("an acknowledged file is gone: files = %v", got)
+	}
+	// Trying again finds it, and flushing the directory now succeeds.
+	if err := rootfs.Publish(other, "a/name", false, writing("new")); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("trying again: error = %v, want ErrExist", err)
+	}
+	if err := rootfs.SyncDirs(other, "a"); err != nil {
+		t.Error(err)
+	}
+}
+
+// hooked calls sync in place of each fsync.
+type hooked struct {
+	*rootfs.FS
+	sync func() error
+}
+
+func (h *hooked) Open(name string) (afero.File, error) { return h.OpenFile(name, os.O_RDONLY, 0) }
+
+func (h *hooked) OpenFile(name string, flag int, perm fs.FileMode) (afero.File, error) {
+	file, err := h.FS.OpenFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &hookedFile{file, h}, nil
+}
+
+type hookedFile struct {
+	afero.File
+	h *hooked
+}
+
+func (f *hookedFile) Sync() error { return f.h.sync() }
 
 const traceEnv = "LEAFPROOF_ROOTFS_TRACE"
 
