@@ -12,8 +12,8 @@ import (
 
 // Batch is a group commit: the small blobs put into it become durable together,
 // in one pack, when [Batch.Commit] returns. Larger blobs are durable when their
-// Put returns. It buffers at most 16 MiB: when more is put, it writes a pack
-// early. It is safe for concurrent use.
+// Put returns. It buffers at most 16 MiB, keys included: when more is put, it
+// writes a pack early. It is safe for concurrent use.
 //
 // Blobs that were written, but whose batch was discarded, stay in the store
 // until a sweep finds that nobody refers to them.
@@ -47,7 +47,7 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 	}
 	buf := heads.Get().(*[merkle.GroupSize + 1]byte)
 	defer heads.Put(buf) // both ways below copy it
-	n, err := io.ReadFull(r, buf[:])
+	n, err := fillFrom(r, buf[:])
 	head := buf[:n]
 	switch {
 	case err == nil: // more than one group
@@ -55,7 +55,7 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 			return Info{}, &Error{Op: "put", Err: fmt.Errorf("%w: packed is for at most %d bytes", ErrPlacement, merkle.GroupSize)}
 		}
 		return b.s.putWhole(ctx, b.tenant, head, r)
-	case err != io.EOF && err != io.ErrUnexpectedEOF:
+	case err != io.EOF:
 		return Info{}, &Error{Op: "put", Err: err}
 	}
 	return b.putSmall(ctx, head, place)
@@ -94,12 +94,12 @@ func (b *Batch) putSmall(ctx context.Context, data []byte, place Placement) (Inf
 	if place == Whole {
 		return b.s.putWhole(ctx, b.tenant, data, nil)
 	}
-	b.w.add(root, data)
-	if b.w.size >= maxPending {
+	if b.w.size+len(data)+keyEntrySize > maxPending {
 		if err := b.flush(ctx); err != nil {
 			return fail(err)
 		}
 	}
+	b.w.add(root, data)
 	return info, nil
 }
 
@@ -114,10 +114,10 @@ func (b *Batch) resident(ctx context.Context, root merkle.Root) (bool, error) {
 	}
 	_, pack, err := x.read(ctx, root)
 	switch {
-	case ctx.Err() != nil:
-		return false, ctx.Err()
+	case errors.Is(err, ErrNotFound):
+		return false, nil
 	case err != nil:
-		return false, nil // missing, or every copy damaged: write it
+		return false, unlessDamage(err) // every copy is damaged: write it
 	}
 	switch err := x.confirm(ctx, pack); {
 	case errors.Is(err, ErrNotFound):

@@ -9,16 +9,28 @@ import (
 	"leafproof/merkle"
 )
 
+// group is room for one group of a blob.
+type group [merkle.GroupSize]byte
+
+// rooms are for groups that are read and verified.
+var rooms = sync.Pool{New: func() any { return new(group) }}
+
 // cache keeps verified groups, the least recently used leaving first. It is
-// bounded in bytes. Entries never leave it: bytes are copied in and out under
-// the lock, so an evicted buffer can be used again at once.
+// bounded in bytes. Once it is full it allocates no more: a new group takes the
+// slot of the one that leaves, and their rooms change hands without a copy.
 type cache struct {
-	max int64 // bytes, the entries' own keeping included
+	slots int // at most
 
 	mu    sync.Mutex
-	lru   *simplelru.LRU[groupKey, []byte]
-	bytes int64
-	spare []byte // the buffer evicted last
+	where map[groupKey]*slot
+	used  *simplelru.LRU[*slot, struct{}] // in order of use
+}
+
+// slot holds one verified group.
+type slot struct {
+	key  groupKey
+	room *group
+	n    int // bytes of it
 }
 
 // groupKey names one group of one blob. The tenant is part of it: what one
@@ -29,17 +41,14 @@ type groupKey struct {
 	group  int64
 }
 
-// entryOverhead is about what an entry costs beside its bytes.
-const entryOverhead = 256
+// slotOverhead is about what a slot costs beside its room.
+const slotOverhead = 256
 
 // newCache returns a cache of at most max bytes; it keeps nothing if that is
 // too little for a group.
 func newCache(max int64) *cache {
-	c := &cache{max: max}
-	c.lru, _ = simplelru.NewLRU(math.MaxInt, func(_ groupKey, data []byte) { // fails for size ≤ 0 only
-		c.bytes -= int64(cap(data)) + entryOverhead
-		c.spare = data[:0]
-	})
+	c := &cache{slots: int(max / (merkle.GroupSize + slotOverhead)), where: make(map[groupKey]*slot)}
+	c.used, _ = simplelru.NewLRU[*slot, struct{}](math.MaxInt, nil) // fails for size ≤ 0 only
 	return c
 }
 
@@ -47,31 +56,36 @@ func newCache(max int64) *cache {
 func (c *cache) get(key groupKey, p []byte, from int) (int, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	data, ok := c.lru.Get(key)
+	s, ok := c.where[key]
 	if !ok {
 		return 0, false
 	}
-	return copy(p, data[from:]), true
+	c.used.Get(s)
+	return copy(p, s.room[from:s.n]), true
 }
 
-// put keeps a copy of a verified group.
-func (c *cache) put(key groupKey, data []byte) {
-	if merkle.GroupSize+entryOverhead > c.max {
-		return
+// put takes a room with the n bytes of a verified group and returns another, or
+// the same, for further use, or nil. The caller must not use room any more.
+func (c *cache) put(key groupKey, room *group, n int) *group {
+	if c.slots < 1 {
+		return room
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lru.Contains(key) {
-		return
+	if _, ok := c.where[key]; ok {
+		return room
 	}
-	for c.bytes+merkle.GroupSize+entryOverhead > c.max {
-		c.lru.RemoveOldest()
+	if len(c.where) < c.slots {
+		s := &slot{key, room, n}
+		c.where[key] = s
+		c.used.Add(s, struct{}{})
+		return nil
 	}
-	buf := c.spare
-	c.spare = nil
-	if cap(buf) == 0 {
-		buf = make([]byte, 0, merkle.GroupSize)
-	}
-	c.lru.Add(key, append(buf, data...))
-	c.bytes += int64(cap(buf)) + entryOverhead
+	s, _, _ := c.used.GetOldest()
+	delete(c.where, s.key)
+	c.used.Get(s)
+	old := s.room
+	s.key, s.room, s.n = key, room, n
+	c.where[key] = s
+	return old
 }

@@ -38,8 +38,8 @@ const (
 	keyEntrySize    = 32 + 12
 	packTrailerSize = 16 + 32 + 8
 
-	// maxPack bounds a pack that is written or accepted; maxPending is the
-	// blob bytes that a batch buffers before it writes one.
+	// maxPack bounds a pack that is accepted; maxPending bounds the blobs and
+	// their footer entries in one that is written.
 	maxPack    = 64 << 20
 	maxPending = 16 << 20
 	// runSize is the raw size at which a run is closed: neighbouring blobs
@@ -71,7 +71,7 @@ type packKey struct {
 type packWriter struct {
 	runs [][]byte // raw bytes; the last one is open
 	keys map[merkle.Root]packKey
-	size int // blob bytes
+	size int // bytes of the blobs and of their footer entries
 }
 
 // add appends a blob of at most one group that is not in the pack yet. It
@@ -87,7 +87,7 @@ func (w *packWriter) add(root merkle.Root, p []byte) {
 	}
 	w.keys[root] = packKey{root, uint32(last), uint32(len(w.runs[last])), uint32(len(p))}
 	w.runs[last] = append(w.runs[last], p...)
-	w.size += len(p)
+	w.size += len(p) + keyEntrySize
 }
 
 // get returns the bytes of a blob in the pack; the caller must not change them.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 
@@ -184,8 +185,9 @@ func (x *packs) places(root merkle.Root) ([]place, []Name) {
 }
 
 // read returns the verified bytes of a blob and the pack they came from. When
-// every copy is damaged the error matches ErrCorrupt and names a pack; when
-// there is none, or all packs with one are gone, it matches ErrNotFound.
+// there is no copy, or all packs with one are gone, the error matches
+// ErrNotFound; when every copy is damaged it matches ErrCorrupt, and when one
+// cannot be read for another reason it is that reason, and a pack is named.
 func (x *packs) read(ctx context.Context, root merkle.Root) ([]byte, Name, error) {
 	places, names := x.places(root)
 	err := error(ErrNotFound)
@@ -204,7 +206,7 @@ func (x *packs) read(ctx context.Context, root merkle.Root) ([]byte, Name, error
 		if ctx.Err() != nil {
 			return nil, Name{}, ctx.Err()
 		}
-		if pack == (Name{}) || !errors.Is(e, ErrNotFound) {
+		if pack == (Name{}) || errors.Is(err, ErrNotFound) || !errors.Is(e, ErrNotFound) && unlessDamage(e) != nil {
 			err, pack = e, names[i]
 		}
 	}
@@ -271,7 +273,10 @@ func (x *packs) write(ctx context.Context, w *packWriter) error {
 		if err != nil {
 			return err
 		}
-		if !same {
+		switch {
+		case !same && name.Gen == math.MaxUint32:
+			return &Error{Op: "heal", Name: name, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
+		case !same:
 			name.Gen++
 		}
 	}

@@ -12,17 +12,9 @@ import (
 	"leafproof/merkle"
 )
 
-const (
-	// directSize is the length from which a read is verified in the caller's
-	// own buffer and passes the cache by: a long scan would only push out what
-	// short reads come back to.
-	directSize = 128 << 10
-	// window is the most that is verified at once in the caller's buffer.
-	window = 1 << 20
-	// aheadSize is what is verified at once when short reads follow each
-	// other.
-	aheadSize = 256 << 10
-)
+// window is the most that is verified at once: the subtree of which a Verifier
+// remembers the value.
+const window = 1 << 20
 
 // Reader reads one blob. Every byte that it returns was checked against the
 // blob's root; the objects behind it may change or vanish at any time, and that
@@ -38,8 +30,31 @@ type Reader struct {
 	s      *Store
 	tenant Tenant
 	data   Object
-	nodes  *nodePages
-	next   atomic.Int64 // where the last read ended
+	nodes  Object
+	proof  *merkle.Verifier
+
+	mu     sync.Mutex
+	recent part
+}
+
+// part is a group of which a read wanted a part. The one that was wanted last
+// stays at hand, for reads that follow each other want the rest of it next. When
+// another takes its place it goes to the cache if short reads are likely to
+// come back to it.
+type part struct {
+	number int64
+	room   *group // nil: none
+	n      int    // bytes of it
+	keep   bool   // a short read wanted it, and none has come to its end
+}
+
+func (g *part) start() int64 { return g.number * merkle.GroupSize }
+func (g *part) end() int64   { return g.start() + int64(g.n) }
+func (g *part) bytes() []byte {
+	if g.room == nil {
+		return nil
+	}
+	return g.room[:g.n]
 }
 
 func newMemoryReader(root merkle.Root, data []byte) *Reader {
@@ -74,13 +89,11 @@ func (s *Store) openWhole(ctx context.Context, tenant Tenant, root merkle.Root, 
 		}
 		return nil, err
 	}
-	pages := &nodePages{o: nodes}
-	r := &Reader{
-		root: root, size: size, tree: merkle.NewTree(root, size, pages),
-		s: s, tenant: tenant, data: data, nodes: pages,
-	}
-	r.next.Store(-1) // no read yet: the first does not follow another
-	return r, nil
+	tree := merkle.NewTree(root, size, nodes)
+	return &Reader{
+		root: root, size: size, tree: tree,
+		s: s, tenant: tenant, data: data, nodes: nodes, proof: merkle.NewVerifier(tree),
+	}, nil
 }
 
 // openObject opens the highest generation of a name, which must have this size.
@@ -115,7 +128,8 @@ func (r *Reader) Close() error {
 	if r.closed.Swap(true) || r.memory != nil || r.data == nil {
 		return nil
 	}
-	return errors.Join(r.data.Close(), r.nodes.o.Close())
+	r.release(r.remember(part{}))
+	return errors.Join(r.data.Close(), r.nodes.Close())
 }
 
 // ReadAt implements [io.ReaderAt]. Bytes that do not match the root are an
@@ -147,148 +161,139 @@ func (r *Reader) ReadAt(p []byte, off int64) (int, error) {
 
 // fill fills p, which lies within the blob, with verified bytes.
 func (r *Reader) fill(p []byte, off int64) (int, error) {
-	ahead := r.next.Swap(off+int64(len(p))) == off
-	done := 0
-	for done < len(p) {
-		at, rest := off+int64(done), p[done:]
-		group := at / merkle.GroupSize
-		from := int(at % merkle.GroupSize)
-		if from == 0 && (len(rest) >= directSize || len(p) >= directSize && int64(len(rest)) >= r.groupLen(group)) {
-			n := r.directLen(at, int64(len(rest)))
-			if err := r.load(group, rest[:n]); err != nil {
-				return done, err
+	short := len(p) < merkle.GroupSize
+	for done := 0; done < len(p); {
+		rest, at := p[done:], off+int64(done)
+		if from, to := r.wholes(at, at+int64(len(rest))); from > at || to <= at {
+			if n, ok := r.kept(rest, at); ok {
+				done += n
+				continue
 			}
-			done += n
-			continue
 		}
-		key := groupKey{r.tenant, r.root, group}
-		if n, ok := r.s.cache.get(key, rest, from); ok {
-			done += n
-			continue
-		}
-		// The groups up to the end of the read, but not those that the direct
-		// way does better.
-		end := at + int64(len(rest))
-		if len(rest) >= directSize {
-			end = at + 1
-		} else if ahead {
-			end = at + aheadSize
-		}
-		n, err := r.loadCached(group, min(end, r.size), rest, from)
+		n, err := r.fetch(rest, at, short)
 		if err != nil {
 			return done, err
 		}
 		done += n
 	}
-	return done, nil
+	return len(p), nil
 }
 
-// groupLen is the length of one group in bytes.
-func (r *Reader) groupLen(group int64) int64 {
-	return min(merkle.GroupSize, r.size-group*merkle.GroupSize)
-}
-
-// directLen is how much of a read of n bytes from at, the start of a group, is
-// verified at once: whole groups, to the end of an aligned window at most.
-func (r *Reader) directLen(at, n int64) int {
-	end := min(at+n, (at/window+1)*window)
+// wholes returns the range of the whole groups within the bytes [off, end) of
+// the blob; there is none if it is empty or negative.
+func (r *Reader) wholes(off, end int64) (from, to int64) {
+	from = (off + merkle.GroupSize - 1) / merkle.GroupSize * merkle.GroupSize
 	if end < r.size {
 		end -= end % merkle.GroupSize
 	}
-	return int(end - at)
+	return from, end
 }
 
-var scratch = sync.Pool{New: func() any { return new([aheadSize]byte) }}
-
-// loadCached verifies the groups from group to the one that holds the byte
-// before end, puts them into the cache, and copies what p asks for: the bytes
-// from number from of the first group on.
-func (r *Reader) loadCached(group, end int64, p []byte, from int) (int, error) {
-	buf := scratch.Get().(*[aheadSize]byte)
-	defer scratch.Put(buf)
-	start := group * merkle.GroupSize
-	end = min((end+merkle.GroupSize-1)/merkle.GroupSize*merkle.GroupSize, start+aheadSize, r.size)
-	data := buf[:end-start]
-	if err := r.load(group, data); err != nil {
-		return 0, err
+// kept copies to p what is at hand of the group that holds the byte off.
+func (r *Reader) kept(p []byte, off int64) (int, bool) {
+	number, from := off/merkle.GroupSize, int(off%merkle.GroupSize)
+	r.mu.Lock()
+	if g := &r.recent; g.room != nil && g.number == number {
+		defer r.mu.Unlock()
+		n := copy(p, g.bytes()[from:])
+		g.keep = g.keep && from+n < g.n
+		return n, true
 	}
-	for i := 0; i < len(data); i += merkle.GroupSize {
-		r.s.cache.put(groupKey{r.tenant, r.root, group}, data[i:min(i+merkle.GroupSize, len(data))])
-		group++
-	}
-	return copy(p, data[from:]), nil
+	r.mu.Unlock()
+	return r.s.cache.get(groupKey{r.tenant, r.root, number}, p, from)
 }
 
-// load reads whole groups into p and verifies them. On error p is zeroed.
-func (r *Reader) load(group int64, p []byte) error {
-	start := group * merkle.GroupSize
-	err := readFullAt(r.data, p, start)
-	if err == nil {
-		if err = r.tree.VerifyGroups(group, p); err == nil {
-			return nil
+// newPart returns a room for the group that begins at the byte start.
+func (r *Reader) newPart(start int64) part {
+	return part{
+		number: start / merkle.GroupSize,
+		room:   rooms.Get().(*group),
+		n:      int(min(merkle.GroupSize, r.size-start)),
+	}
+}
+
+// remember makes g the recent group and returns the one that was.
+func (r *Reader) remember(g part) part {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g, r.recent = r.recent, g
+	return g
+}
+
+// release gives a verified group away: to the cache or for further use.
+func (r *Reader) release(g part) {
+	if g.room != nil && g.keep {
+		g.room = r.s.cache.put(groupKey{r.tenant, r.root, g.number}, g.room, g.n)
+	}
+	if g.room != nil {
+		rooms.Put(g.room)
+	}
+}
+
+// fetch reads and verifies what p asks for from the byte off on, to the end of
+// an aligned window at most, and returns how much that was. Groups that p wants
+// whole are verified where they are read to, in p, and are not kept: a copy
+// would cost what keeping saves. Those at the ends of which it wants a part are
+// verified in rooms of their own. On error p has none of the bytes.
+func (r *Reader) fetch(p []byte, off int64, short bool) (int, error) {
+	end := min(off+int64(len(p)), (off/window+1)*window)
+	from, to := r.wholes(off, end)
+	p = p[:end-off]
+	var head, tail part
+	var whole []byte
+	start, stop := off, end
+	if off < from {
+		head = r.newPart(from - merkle.GroupSize)
+		head.keep = short && end < head.end()
+		start, stop = head.start(), max(end, head.end())
+	}
+	if from < to {
+		whole = p[from-off : to-off]
+	}
+	if from <= to && to < end {
+		tail = r.newPart(to)
+		tail.keep = short
+		stop = tail.end()
+	}
+	err := r.load(start, head.bytes(), whole, tail.bytes())
+	if err != nil {
+		clear(whole)
+		head.keep, tail.keep = false, false
+		r.release(head)
+		r.release(tail)
+		return 0, &Error{Op: "read", Root: r.root, Start: start, End: stop, Err: err}
+	}
+	if head.room != nil {
+		copy(p, head.bytes()[off-start:])
+	}
+	if tail.room != nil {
+		copy(p[to-off:], tail.bytes())
+		head, tail = tail, head // the head was read to its end
+	}
+	if head.room != nil && end < head.end() {
+		head = r.remember(head)
+	}
+	r.release(head)
+	r.release(tail)
+	return len(p), nil
+}
+
+// load fills parts, which follow each other from start on and are whole groups,
+// and verifies them.
+func (r *Reader) load(start int64, head, whole, tail []byte) error {
+	at := start
+	for _, p := range [...][]byte{head, whole, tail} {
+		if len(p) == 0 {
+			continue
 		}
-		r.nodes.forget() // they are not verified: look again next time
-		if errors.Is(err, merkle.ErrMismatch) || errors.Is(err, merkle.ErrMalformed) {
-			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		if err := readFullAt(r.data, p, at); err != nil {
+			return err
 		}
+		at += int64(len(p))
 	}
-	clear(p)
-	return &Error{Op: "read", Root: r.root, Start: start, End: start + int64(len(p)), Err: err}
-}
-
-// nodePages reads an outboard by pages and keeps some, each in the one slot
-// that its number allows: a verification takes two nodes a level, most of them
-// near to those of the last one. Its bytes are as untrusted as the object's.
-type nodePages struct {
-	o Object
-
-	mu    sync.Mutex
-	slots [nodeSlots]struct {
-		page int64
-		data []byte // nil: empty
+	err := r.proof.VerifyGroups(start/merkle.GroupSize, head, whole, tail)
+	if errors.Is(err, merkle.ErrMismatch) || errors.Is(err, merkle.ErrMalformed) {
+		err = fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-}
-
-const (
-	nodePage  = 4 << 10
-	nodeSlots = 128 // half a MiB a Reader at most
-)
-
-// ReadAt implements [io.ReaderAt].
-func (n *nodePages) ReadAt(p []byte, off int64) (int, error) {
-	page, from := off/nodePage, off%nodePage
-	if off < 0 || from+int64(len(p)) > nodePage {
-		return n.o.ReadAt(p, off)
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	slot := &n.slots[page%nodeSlots]
-	if slot.data == nil || slot.page != page {
-		if cap(slot.data) == 0 {
-			slot.data = make([]byte, nodePage)
-		}
-		got, err := n.o.ReadAt(slot.data[:nodePage], page*nodePage)
-		if err != nil && err != io.EOF {
-			slot.data = nil
-			return 0, err
-		}
-		slot.page, slot.data = page, slot.data[:got]
-	}
-	if from >= int64(len(slot.data)) {
-		return 0, io.EOF
-	}
-	got := copy(p, slot.data[from:])
-	if got < len(p) {
-		return got, io.EOF
-	}
-	return got, nil
-}
-
-// forget drops what is kept.
-func (n *nodePages) forget() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i := range n.slots {
-		n.slots[i].data = nil
-	}
+	return err
 }

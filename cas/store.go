@@ -137,7 +137,8 @@ func (s *Store) Put(ctx context.Context, tenant Tenant, r io.Reader, place Place
 // for it. A blob that is not there is ErrNotFound; one that is there but
 // damaged, or of another size, is ErrCorrupt, here or at the first read that
 // meets the damage. When packs of the tenant are damaged, a blob that no other
-// pack has is ErrCorrupt too, and the error names a pack.
+// pack has is ErrCorrupt too, and the error names a pack; when a pack cannot be
+// read for another reason, it is that reason.
 func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size int64) (*Reader, error) {
 	fail := func(name Name, err error) (*Reader, error) {
 		return nil, &Error{Op: "open", Root: root, Name: name, Err: plain(err)}
@@ -168,20 +169,16 @@ func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size 
 	case !errors.Is(err, ErrNotFound):
 		return fail(pack, err)
 	}
-	if damaged := s.damagedOf(tenant); len(damaged) > 0 {
-		return fail(damaged[0], fmt.Errorf("%w: no readable object has it, and this pack (of %d that are damaged) may", ErrCorrupt, len(damaged)))
+	for _, d := range s.Damaged() {
+		if d.Name.Tenant != tenant {
+			continue
+		}
+		if unlessDamage(d.Err) == nil {
+			d.Err = ErrCorrupt
+		}
+		return fail(d.Name, fmt.Errorf("%w: no readable object has it, and this pack may", d.Err))
 	}
 	return fail(Name{}, ErrNotFound)
-}
-
-func (s *Store) damagedOf(tenant Tenant) []Name {
-	var names []Name
-	for _, d := range s.Damaged() {
-		if d.Name.Tenant == tenant {
-			names = append(names, d.Name)
-		}
-	}
-	return names
 }
 
 // readPacked returns the verified bytes of a packed blob; a miss looks for

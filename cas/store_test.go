@@ -284,11 +284,13 @@ func TestPlacements(t *testing.T) {
 func TestPutFails(t *testing.T) {
 	dir := t.TempDir()
 	s := onDisk(t, dir)
-	for _, have := range []int{0, 100, 20_000, 3 << 20} {
-		reason := errors.New("source failed")
-		r := io.MultiReader(bytes.NewReader(random(1, have)), iotest.ErrReader(reason))
-		if _, err := s.Put(t.Context(), tenant, r, cas.Auto); !errors.Is(err, reason) {
-			t.Errorf("Put error = %v, want the reader's own", err)
+	for _, have := range []int{0, 100, 16_384, 16_385, 20_000, 512 << 10, 3 << 20} {
+		// io.ErrUnexpectedEOF is how a cut connection or archive ends.
+		for _, reason := range []error{errors.New("source failed"), io.ErrUnexpectedEOF} {
+			r := io.MultiReader(bytes.NewReader(random(1, have)), iotest.ErrReader(reason))
+			if _, err := s.Put(t.Context(), tenant, r, cas.Auto); !errors.Is(err, reason) {
+				t.Errorf("Put of %d bytes: error = %v, want the reader's own, %v", have, err, reason)
+			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -438,6 +440,88 @@ func TestBatchRollsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// The keys of many tiny blobs count: no pack becomes too large to be read.
+func TestBatchOfTinyBlobs(t *testing.T) {
+	dir := t.TempDir()
+	b := onDisk(t, dir).Begin(t.Context(), tenant)
+	const n = 350_000 // of 4 bytes, and 44 in the footer
+	var p [4]byte
+	for i := range uint32(n) {
+		binary.LittleEndian.PutUint32(p[:], i)
+		if _, err := b.Put(t.Context(), bytes.NewReader(p[:]), cas.Auto); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	packs := objects(t, dir)["pack"]
+	if len(packs) != 2 {
+		t.Errorf("%d packs, want 2", len(packs))
+	}
+	for _, path := range packs {
+		if info, err := os.Stat(path); err != nil || info.Size() > 17<<20 {
+			t.Errorf("%s has %d bytes, %v", path, info.Size(), err)
+		}
+	}
+	s := onDisk(t, dir)
+	for _, i := range []uint32{0, n / 2, n - 1} {
+		binary.LittleEndian.PutUint32(p[:], i)
+		if err := read(t, s, p[:]); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A batch whose packs cannot be written refuses more than its buffer takes, and
+// writes what it took when it can.
+func TestBatchKeepsItsBound(t *testing.T) {
+	full := &fullBackend{Backend: memory.New(), full: true}
+	s := cas.New(full, cas.Options{})
+	b := s.Begin(t.Context(), tenant)
+	var taken, refused [][]byte
+	for i := range uint64(1050) { // of 16 KiB: a buffer and some
+		data := random(i, 16384)
+		switch _, err := b.Put(t.Context(), bytes.NewReader(data), cas.Auto); {
+		case err == nil:
+			taken = append(taken, data)
+		case errors.Is(err, cas.ErrFull):
+			refused = append(refused, data)
+		default:
+			t.Fatal(err)
+		}
+	}
+	if len(taken) > 1024 {
+		t.Errorf("the batch took %d blobs of 16 KiB", len(taken))
+	}
+	full.full = false
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range taken {
+		if err := read(t, s, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, data := range refused {
+		if err := read(t, s, data); !errors.Is(err, cas.ErrNotFound) {
+			t.Fatalf("a blob that was refused: error = %v, want ErrNotFound", err)
+		}
+	}
+}
+
+type fullBackend struct {
+	cas.Backend
+	full bool
+}
+
+func (b *fullBackend) Put(ctx ctx, name cas.Name, r io.Reader, size int64) error {
+	if b.full {
+		return cas.ErrFull
+	}
+	return b.Backend.Put(ctx, name, r, size)
 }
 
 // Many goroutines over two Stores put and read the same blobs.

@@ -86,24 +86,26 @@ func (s *Store) settle(ctx context.Context, name Name, stage Stage, size int64, 
 	return stage.Commit(ctx, resident, size)
 }
 
-// sound opens an object and checks it. An object that the backend cannot read
-// at all is not sound; only a context's end and a missing object are errors.
+// sound opens an object and checks it. Only what the object itself is makes it
+// unsound: other bytes, more or fewer of them. That it cannot be read now (no
+// file handle left, no permission, a disk that fails) says nothing about it, and
+// is an error like a missing object.
 func (s *Store) sound(ctx context.Context, name Name, check func(Object) (bool, error)) (bool, error) {
 	o, err := OpenObject(ctx, s.b, name)
-	if err == nil {
-		defer o.Close()
-		var ok bool
-		if ok, err = check(o); err == nil {
-			return ok, nil
-		}
+	if err != nil {
+		return false, unlessDamage(err)
 	}
-	if ctx.Err() != nil {
-		return false, ctx.Err()
+	defer o.Close()
+	ok, err := check(o)
+	return ok, unlessDamage(err)
+}
+
+// unlessDamage returns nil for an error that speaks of the object's bytes.
+func unlessDamage(err error) error {
+	if errors.Is(err, ErrCorrupt) || errors.Is(err, errPack) {
+		return nil
 	}
-	if errors.Is(err, ErrNotFound) {
-		return false, err
-	}
-	return false, nil
+	return err
 }
 
 // latest returns the highest generation of a name, or ErrNotFound.
@@ -173,7 +175,7 @@ func copyTo(ctx context.Context, in io.Reader, data io.WriterAt, free <-chan []b
 		if buf == nil {
 			buf = make([]byte, copySize)
 		}
-		n, err := io.ReadFull(in, buf[:copySize])
+		n, err := fillFrom(in, buf[:copySize])
 		if n > 0 {
 			if _, err := data.WriteAt(buf[:n], size); err != nil {
 				return size, err
@@ -182,12 +184,27 @@ func copyTo(ctx context.Context, in io.Reader, data io.WriterAt, free <-chan []b
 			full <- buf[:n]
 		}
 		switch {
-		case err == io.EOF, err == io.ErrUnexpectedEOF:
+		case err == io.EOF:
 			return size, nil
 		case err != nil:
 			return size, err
 		}
 	}
+}
+
+// fillFrom reads until p is full or r ends, which is io.EOF. Unlike
+// [io.ReadFull] it does not confuse that end with an io.ErrUnexpectedEOF of r's
+// own, by which a cut connection or a cut archive tells that bytes are missing.
+func fillFrom(r io.Reader, p []byte) (int, error) {
+	n := 0
+	for n < len(p) {
+		m, err := r.Read(p[n:])
+		n += m
+		if err != nil && n < len(p) {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // sameBytes reports whether o holds exactly the size bytes of want.

@@ -212,7 +212,7 @@ func (b *Backend) open(ctx context.Context, op string, name cas.Name) (*object, 
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: op, Path: name.String(), Err: errors.New("not a regular file")}
+		err = fmt.Errorf("%w: not a regular file", cas.ErrCorrupt)
 	}
 	if err != nil {
 		f.Close()

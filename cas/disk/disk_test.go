@@ -143,6 +143,8 @@ func TestDirectoryInPlace(t *testing.T) {
 	if o, err := b.OpenAt(t.Context(), n); err == nil {
 		o.Close()
 		t.Error("OpenAt opened a directory")
+	} else if !errors.Is(err, cas.ErrCorrupt) {
+		t.Errorf("OpenAt error = %v, want ErrCorrupt", err)
 	}
 }
 
