@@ -10,52 +10,50 @@ import (
 	"sync/atomic"
 )
 
-// A task is the perfect subtree that one worker of BuildAt hashes at a time. It
-// is read with one ReadAt into the worker's own buffer, never mapped: a mapped
-// file that is truncated kills the process, and the vector code is twice as
-// fast on bytes that were just copied into the cache.
+// A task is the perfect subtree that one worker hashes at a time. BuildAt reads
+// it with one ReadAt into the worker's own buffer, never mapped: a mapped file
+// that is truncated kills the process, and the vector code is twice as fast on
+// bytes that were just copied into the cache.
 const (
-	taskHeight = 4
-	taskGroups = 1 << taskHeight
-	taskSize   = taskGroups * GroupSize
-	taskNodes  = 2*taskGroups - 1
+	smallHeight = 2 // 64 KiB: for a Write, and for blobs below largeFrom
+	largeHeight = 4 // 256 KiB
+	largeFrom   = 4 << 20
+
+	// maxLead is how many tasks a worker may be ahead of the first task that is
+	// not done, so that one slow read does not pile up values of later ones.
+	maxLead = 64
 )
 
 // BuildAt computes the root of the size bytes of r on all cores and writes the
 // sealed outboard, OutboardSize(size) bytes, to nodes, unless nodes is nil. The
 // nodes are written in no particular order and, as an [io.WriterAt] allows, by
-// several goroutines at once; r is read so too.
+// several goroutines at once; r is read so too. None of them is left when
+// BuildAt returns.
 //
-// It holds one buffer of 256 KiB a core whatever the size. A reader that ends
-// before size bytes or goes on after them is ErrChanged; a size below 0 is
+// It holds one buffer of at most 256 KiB a core whatever the size. A reader that
+// ends before size bytes or goes on after them is ErrChanged; a size below 0 is
 // ErrRange; an error of r or nodes, or of ctx, is passed on. After an error
-// what was written to nodes is worthless.
+// what was written to nodes is worthless. Bytes that change while the size stays
+// are hashed as they were read: each once.
 func BuildAt(ctx context.Context, r io.ReaderAt, size int64, nodes io.WriterAt) (Root, error) {
+	return BuildAtWorkers(ctx, r, size, nodes, 0)
+}
+
+// BuildAtWorkers is [BuildAt] on at most that many cores; 0 means all. One
+// worker is the calling goroutine, so that r and nodes are never used by two
+// goroutines at once.
+func BuildAtWorkers(ctx context.Context, r io.ReaderAt, size int64, nodes io.WriterAt, workers int) (Root, error) {
 	if size < 0 {
 		return Root{}, &Error{"build", -1, fmt.Errorf("%w: size %d", ErrRange, size)}
 	}
 	if size <= GroupSize {
 		return buildGroup(r, size)
 	}
-	// The builder itself takes the last task, complete or not: it knows how a
-	// blob ends.
-	b := &build{r: r, nodes: nodes, joined: NewBuilder(nodes), waiting: map[int64]cv{}}
-	b.tasks = max(size-1, 0) / taskSize
-	if err := b.run(ctx); err != nil {
+	joined := NewBuilder(nodes)
+	if err := buildInto(ctx, joined, r, size, workers); err != nil {
 		return Root{}, err
 	}
-	off := b.tasks * taskSize
-	tail := make([]byte, size-off)
-	if err := readFull(r, tail, off); err != nil {
-		return Root{}, err
-	}
-	if err := checkEnd(r, size); err != nil {
-		return Root{}, err
-	}
-	if _, err := b.joined.Write(tail); err != nil {
-		return Root{}, err
-	}
-	return b.joined.Seal()
+	return joined.Seal()
 }
 
 // buildGroup is BuildAt for a blob without an outboard.
@@ -68,6 +66,49 @@ func buildGroup(r io.ReaderAt, size int64) (Root, error) {
 		return Root{}, err
 	}
 	return Sum(p), nil
+}
+
+// buildInto adds all size bytes of r to a new Builder.
+func buildInto(ctx context.Context, joined *Builder, r io.ReaderAt, size int64, workers int) error {
+	b := &build{r: r, joined: joined, height: largeHeight}
+	if size < largeFrom {
+		b.height = smallHeight
+	}
+	b.moved.L = &b.mu
+	task := b.taskSize()
+	// The builder itself takes the last task, complete or not: it knows how a
+	// blob ends.
+	b.tasks = max(size-1, 0) / task
+	n := int(max(min(int64(maxWorkers(workers)), b.tasks), 1))
+	joined.workers = n
+	// Every worker has a part of one slab, and the tail then has the first.
+	slab := size
+	if b.tasks > 0 {
+		slab = int64(n) * (task + nodeSize*taskNodes(b.height))
+	}
+	buf := make([]byte, slab)
+	b.run(ctx, buf, n)
+	if b.err != nil {
+		return b.err
+	}
+	off := b.tasks * task
+	tail := buf[:size-off]
+	if err := readFull(r, tail, off); err != nil {
+		return err
+	}
+	if err := checkEnd(r, size); err != nil {
+		return err
+	}
+	_, err := joined.Write(tail)
+	return err
+}
+
+// maxWorkers returns how many workers a caller's number means.
+func maxWorkers(workers int) int {
+	if workers > 0 {
+		return workers
+	}
+	return runtime.GOMAXPROCS(0)
 }
 
 // checkEnd checks that r has nothing from size on.
@@ -84,44 +125,46 @@ func checkEnd(r io.ReaderAt, size int64) error {
 
 // build is the state that the workers of one BuildAt share.
 type build struct {
-	r     io.ReaderAt
-	nodes io.WriterAt
-	tasks int64
-	taken atomic.Int64
+	r      io.ReaderAt
+	height int // of a task
+	tasks  int64
+	taken  atomic.Int64
 
 	mu      sync.Mutex
-	joined  *Builder     // holds the tasks up to the first one that is not done
-	next    int64        // that task
-	waiting map[int64]cv // tasks done after it
-	err     error        // the first one
+	moved   sync.Cond     // next or err did
+	joined  *Builder      // holds the tasks up to the first one that is not done
+	next    int64         // that task
+	done    [maxLead]bool // tasks from next on, task i at i % maxLead
+	waiting [maxLead]cv   // their values
+	err     error         // the first one
 }
 
-// run does all tasks.
-func (b *build) run(ctx context.Context) error {
-	workers := min(int64(runtime.GOMAXPROCS(0)), b.tasks)
-	if workers <= 1 {
-		b.work(ctx)
-		return b.err
+func (b *build) taskSize() int64 { return GroupSize << b.height }
+
+// taskNodes returns how many nodes the log has of a subtree of height h.
+func taskNodes(h int) int64 { return 2<<h - 1 }
+
+// run does all tasks with n workers, of which one is the caller.
+func (b *build) run(ctx context.Context, buf []byte, n int) {
+	if b.tasks == 0 {
+		return
 	}
+	size := len(buf) / n
 	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() { b.work(ctx) })
+	for i := range n - 1 {
+		wg.Go(func() { b.work(ctx, buf[(i+1)*size:][:size]) })
 	}
+	b.work(ctx, buf[:size])
 	wg.Wait()
-	return b.err
 }
 
 // work takes tasks until there is none left or something failed.
-func (b *build) work(ctx context.Context) {
-	var data, out []byte
+func (b *build) work(ctx context.Context, buf []byte) {
+	data, out := buf[:b.taskSize()], buf[b.taskSize():b.taskSize()]
 	for {
 		task := b.taken.Add(1) - 1
 		if task >= b.tasks {
 			return
-		}
-		if data == nil {
-			data = make([]byte, taskSize)
-			out = make([]byte, 0, taskNodes*nodeSize)
 		}
 		c, err := b.one(ctx, task, data, out)
 		if !b.join(task, c, err) {
@@ -134,15 +177,16 @@ func (b *build) work(ctx context.Context) {
 // together in the log.
 func (b *build) one(ctx context.Context, task int64, data, out []byte) (cv, error) {
 	if err := ctx.Err(); err != nil {
-		return cv{}, &Error{"build", task * taskSize, err}
+		return cv{}, &Error{"build", task * b.taskSize(), err}
 	}
-	if err := readFull(b.r, data, task*taskSize); err != nil {
+	if err := readFull(b.r, data, task*b.taskSize()); err != nil {
 		return cv{}, err
 	}
-	c, out := taskCV(data, task*taskGroups, out[:0])
-	if b.nodes != nil {
-		off := logSize(task*taskGroups) * nodeSize
-		if _, err := b.nodes.WriteAt(out, off); err != nil {
+	group := b.joined.base + task<<b.height
+	c, out := taskCV(data, group, out)
+	if nodes := b.joined.nodes; nodes != nil {
+		off := logSize(group) * nodeSize
+		if _, err := nodes.WriteAt(out, off); err != nil {
 			return cv{}, &Error{"write outboard", off, err}
 		}
 	}
@@ -152,9 +196,9 @@ func (b *build) one(ctx context.Context, task int64, data, out []byte) (cv, erro
 // taskCV returns the value of the task whose bytes are data and which begins at
 // a group, with its nodes in the order of the log appended to out.
 func taskCV(data []byte, group int64, out []byte) (cv, []byte) {
-	var stack [taskHeight + 1]cv
+	var stack [largeHeight + 1]cv
 	depth := 0
-	for i := range taskGroups {
+	for i := range len(data) / GroupSize {
 		c := leavesCV(data[i*GroupSize:][:GroupSize], (group+int64(i))*groupLeaves, false)
 		out = appendCV(out, &c)
 		for m := i + 1; m%2 == 0; m /= 2 {
@@ -172,26 +216,28 @@ func taskCV(data []byte, group int64, out []byte) (cv, []byte) {
 func (b *build) join(task int64, c cv, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for err == nil && b.err == nil && task >= b.next+maxLead {
+		b.moved.Wait()
+	}
 	if b.err == nil {
 		b.err = err
 	}
+	if b.err == nil {
+		b.done[task%maxLead], b.waiting[task%maxLead] = true, c
+		for b.err == nil && b.done[b.next%maxLead] {
+			b.done[b.next%maxLead] = false
+			b.joined.flush()
+			b.joined.written += taskNodes(b.height)
+			b.joined.push(b.waiting[b.next%maxLead], b.height)
+			b.next++
+			b.err = b.joined.err
+		}
+	}
 	if b.err != nil {
 		b.taken.Store(b.tasks)
-		return false
 	}
-	b.waiting[task] = c
-	for {
-		c, ok := b.waiting[b.next]
-		if !ok {
-			return true
-		}
-		delete(b.waiting, b.next)
-		b.next++
-		b.joined.flush()
-		b.joined.written += taskNodes
-		b.joined.push(c, taskHeight)
-		b.err = b.joined.err
-	}
+	b.moved.Broadcast()
+	return b.err == nil
 }
 
 // readFull fills p from the bytes of r at off. A reader that has fewer has

@@ -41,6 +41,14 @@ func pattern(size int, seed uint64) []byte {
 	return b
 }
 
+// rounds returns how often a random test runs, with -short a tenth of it.
+func rounds(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // build returns the root and outboard of data by a Builder.
 func build(t testing.TB, data []byte) (merkle.Root, []byte) {
 	t.Helper()

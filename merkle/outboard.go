@@ -29,38 +29,87 @@ func logIndex(m int64, h int) int64 {
 	return logSize(m) - 1 - int64(bits.TrailingZeros64(uint64(m))-h)
 }
 
+// peaks are the perfect subtrees that make up a number of complete groups,
+// largest first: all that is needed to add more.
+type peaks struct {
+	groups int64
+	stack  [54]cv
+	depth  int // of stack
+	left   cv  // the children of the last merge: when the stack is one subtree
+	right  cv  // of several groups, the root is made from them, not from it
+}
+
+// begin counts the groups of a subtree of height h and returns how often it has
+// to be merged before it is put on the stack.
+func (s *peaks) begin(h int) int {
+	s.groups += 1 << h
+	return bits.TrailingZeros64(uint64(s.groups)) - h
+}
+
+// merge replaces c, which follows the last peak, by the parent of both.
+func (s *peaks) merge(c *cv) {
+	s.depth--
+	s.left, s.right = s.stack[s.depth], *c
+	*c = parentCV(&s.left, &s.right, false)
+}
+
+func (s *peaks) put(c cv) {
+	s.stack[s.depth] = c
+	s.depth++
+}
+
+// top returns the value of all groups and, unless it is nil, the partial group
+// last after them. As the root of a whole tree it must be of more than one
+// group.
+func (s *peaks) top(last *cv, root bool) cv {
+	var c cv
+	i := s.depth - 1
+	switch {
+	case last != nil:
+		c = *last
+	case s.depth == 1 && root:
+		return parentCV(&s.left, &s.right, true)
+	default:
+		c = s.stack[i]
+		i--
+	}
+	for ; i >= 0; i-- {
+		c = parentCV(&s.stack[i], &c, root && i == 0)
+	}
+	return c
+}
+
 // pendingNodes is how many nodes a Builder gathers before it writes them.
 const pendingNodes = 256
 
 // Builder is an [io.Writer] that computes the root of the bytes written to it
-// and hands the nodes of their outboard to an [io.WriterAt], in order and
-// without ever holding the outboard. Its memory does not depend on the size of
-// the blob. It is not safe for concurrent use.
+// and hands the nodes of their outboard to an [io.WriterAt], each once, at its
+// place, and without ever holding the outboard. Its memory does not depend on
+// the size of the blob. A Write of 256 KiB or more is hashed on all cores, as
+// everything is that [Builder.ReadFrom] reads; no goroutine is left when the
+// call returns, so a Builder may simply be dropped. It is not safe for
+// concurrent use.
 type Builder struct {
-	nodes io.WriterAt // nil: root only
-	err   error       // of nodes; final
+	nodes   io.WriterAt // nil: root only
+	err     error       // of nodes; final
+	workers int         // of a large Write; 0: all cores
 
-	groups int64  // complete groups
-	stack  [54]cv // the perfect subtrees that make up the groups, largest first
-	depth  int    // of stack
-	left   cv     // the children of the last merge: when the stack is one subtree
-	right  cv     // of several groups, the root is made from them, not from it
-	only   Root   // the root of the first group alone
-	tail   [GroupSize]byte
-	tailN  int
+	base int64 // groups of the blob before the first byte: 0 unless it builds a part
+	peaks
+	only  Root // the root of the first group alone
+	tail  [GroupSize]byte
+	tailN int
+	part  bool // a part of a blob has nodes however short it is
+	par   *spread
 
 	pending []byte // nodes not yet written
-	written int64  // nodes written before them
+	written int64  // nodes of the log before them
 }
 
 // NewBuilder returns a Builder of an empty blob that writes nodes to nodes, or
 // computes the root alone if nodes is nil.
 func NewBuilder(nodes io.WriterAt) *Builder {
-	b := &Builder{nodes: nodes}
-	if nodes != nil {
-		b.pending = make([]byte, 0, pendingNodes*nodeSize)
-	}
-	return b
+	return &Builder{nodes: nodes}
 }
 
 // Size returns the number of bytes written so far.
@@ -80,6 +129,12 @@ func (b *Builder) Write(p []byte) (int, error) {
 		b.group(b.tail[:])
 	}
 	for len(p) >= GroupSize {
+		if len(p) >= spreadFrom && b.groups%(1<<smallHeight) == 0 && b.groups > 0 {
+			if workers := maxWorkers(b.workers); workers > 1 {
+				p = b.spread(p, workers)
+				continue
+			}
+		}
 		b.group(p[:GroupSize])
 		p = p[GroupSize:]
 	}
@@ -96,7 +151,7 @@ func (b *Builder) group(p []byte) {
 		c := leavesCV(p, 0, true)
 		b.only = c.root()
 	}
-	c := leavesCV(p, b.groups*groupLeaves, false)
+	c := leavesCV(p, (b.base+b.groups)*groupLeaves, false)
 	b.note(&c)
 	b.push(c, 0)
 }
@@ -104,15 +159,11 @@ func (b *Builder) group(p []byte) {
 // push adds a complete subtree of height h, whose own nodes are in the log or
 // noted, and notes the parents that it completes.
 func (b *Builder) push(c cv, h int) {
-	b.groups += 1 << h
-	for range bits.TrailingZeros64(uint64(b.groups)) - h {
-		b.depth--
-		b.left, b.right = b.stack[b.depth], c
-		c = parentCV(&b.left, &b.right, false)
+	for range b.begin(h) {
+		b.merge(&c)
 		b.note(&c)
 	}
-	b.stack[b.depth] = c
-	b.depth++
+	b.put(c)
 }
 
 // note appends a node to the log.
@@ -120,12 +171,20 @@ func (b *Builder) note(c *cv) {
 	if b.nodes == nil {
 		return
 	}
-	if len(b.pending) == cap(b.pending) {
-		b.flush()
-	}
+	b.room(nodeSize)
 	n := len(b.pending)
 	b.pending = b.pending[:n+nodeSize]
 	c.put(b.pending[n:])
+}
+
+// room makes room for n more bytes of nodes.
+func (b *Builder) room(n int) {
+	if b.pending == nil {
+		b.pending = make([]byte, 0, pendingNodes*nodeSize)
+	}
+	if len(b.pending)+n > cap(b.pending) {
+		b.flush()
+	}
 }
 
 func (b *Builder) flush() {
@@ -140,29 +199,24 @@ func (b *Builder) flush() {
 
 // Root returns the root of the bytes written so far. More may follow.
 func (b *Builder) Root() Root {
-	size := b.Size()
-	switch {
+	switch size := b.Size(); {
 	case size < GroupSize:
 		c := leavesCV(b.tail[:b.tailN], 0, true)
 		return c.root()
 	case size == GroupSize:
 		return b.only
-	case b.tailN == 0 && b.depth == 1:
-		c := parentCV(&b.left, &b.right, true)
-		return c.root()
 	}
-	i := b.depth - 1
-	var c cv
-	if b.tailN > 0 {
-		c = leavesCV(b.tail[:b.tailN], b.groups*groupLeaves, false)
-	} else {
-		c = b.stack[i]
-		i--
-	}
-	for ; i >= 0; i-- {
-		c = parentCV(&b.stack[i], &c, i == 0)
-	}
+	c := b.top(b.last(), true)
 	return c.root()
+}
+
+// last returns the value of the partial last group, nil if there is none.
+func (b *Builder) last() *cv {
+	if b.tailN == 0 {
+		return nil
+	}
+	c := leavesCV(b.tail[:b.tailN], (b.base+b.groups)*groupLeaves, false)
+	return &c
 }
 
 // Seal writes what is left of the outboard, with the value of the partial last
@@ -170,19 +224,23 @@ func (b *Builder) Root() Root {
 // valid, and returns the root. Writing may go on after it, and Seal be called
 // again: only the partial group's node is then replaced.
 func (b *Builder) Seal() (Root, error) {
-	if b.nodes != nil && b.Size() > GroupSize {
-		b.flush()
-		if b.tailN > 0 && b.err == nil {
-			var node [nodeSize]byte
-			c := leavesCV(b.tail[:b.tailN], b.groups*groupLeaves, false)
-			c.put(node[:])
-			if _, err := b.nodes.WriteAt(node[:], b.written*nodeSize); err != nil {
-				b.err = &Error{"write outboard", b.written * nodeSize, err}
-			}
-		}
-	}
-	if b.err != nil {
-		return Root{}, b.err
+	if err := b.seal(); err != nil {
+		return Root{}, err
 	}
 	return b.Root(), nil
+}
+
+func (b *Builder) seal() error {
+	if b.nodes == nil || b.Size() <= GroupSize && !b.part {
+		return b.err
+	}
+	b.flush()
+	if c := b.last(); c != nil && b.err == nil {
+		var node [nodeSize]byte
+		c.put(node[:])
+		if _, err := b.nodes.WriteAt(node[:], b.written*nodeSize); err != nil {
+			b.err = &Error{"write outboard", b.written * nodeSize, err}
+		}
+	}
+	return b.err
 }

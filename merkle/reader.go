@@ -21,6 +21,8 @@ type BodyReader struct {
 	buf        []byte
 	start, end int
 
+	shown func(s *subtree, left, right *cv) error // gets every parent that was verified; may be nil
+
 	stack  []subtree // what is still to come, the next on top
 	begun  bool
 	proven bool
@@ -157,6 +159,11 @@ func (b *BodyReader) parent(s *subtree) error {
 	left, right := getCV(p), getCV(p[nodeSize:])
 	if parentCV(&left, &right, s.root) != s.want {
 		return &Error{"verify", s.lo * LeafSize, fmt.Errorf("a node of the proof %w", ErrMismatch)}
+	}
+	if b.shown != nil {
+		if err := b.shown(s, &left, &right); err != nil {
+			return err
+		}
 	}
 	mid := s.lo + split(s.hi-s.lo)
 	if b.set.covers(mid, s.hi) != none {
