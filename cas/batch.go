@@ -37,7 +37,8 @@ var heads = sync.Pool{New: func() any { return new([merkle.GroupSize + 1]byte) }
 // Put takes the bytes of r to their end. Memory is bounded whatever their
 // number. A blob that is in the store already is read back in full: if it is
 // sound nothing is written, if it is damaged it is written anew beside the
-// damaged one. place may be empty, for Auto.
+// damaged one, and if it cannot be read for another reason that is the error.
+// place may be empty, for Auto.
 func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, error) {
 	if err := errors.Join(ctx.Err(), place.check()); err != nil {
 		return Info{}, &Error{Op: "put", Err: err}
