@@ -263,7 +263,7 @@ func (c *check) stored(lo, hi, index int64) (cv, error) {
 		if n, err := c.read(c.upper[:], index); err != nil {
 			return cv{}, err
 		} else if n < nodeSize {
-			return cv{}, truncated(index)
+			return cv{}, outboardEnds(index)
 		}
 		got := getCV(c.upper[:])
 		c.saw(lo, hi, &got)
@@ -276,7 +276,7 @@ func (c *check) stored(lo, hi, index int64) (cv, error) {
 	}
 	off := int(index-c.start) * nodeSize
 	if off+nodeSize > c.have {
-		return cv{}, truncated(index)
+		return cv{}, outboardEnds(index)
 	}
 	return getCV(c.nodes[off:]), nil
 }
@@ -312,6 +312,6 @@ func (c *check) read(p []byte, index int64) (int, error) {
 	return 0, &Error{"read outboard", off, err}
 }
 
-func truncated(index int64) error {
+func outboardEnds(index int64) error {
 	return &Error{"read outboard", index * nodeSize, fmt.Errorf("%w: the outboard is truncated", ErrMalformed)}
 }
