@@ -85,7 +85,10 @@ func (l *Log) Tree(size int64, tail []byte) (*Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &version{nodes: l.nodes, end: logSize(size/GroupSize) * nodeSize}
+	v := &version{nodes: l.nodes}
+	if size > GroupSize {
+		v.end = logSize(size/GroupSize) * nodeSize
+	}
 	if size > GroupSize && len(tail) > 0 {
 		c := leavesCV(tail, size/GroupSize*groupLeaves, false)
 		v.last = appendCV(nil, &c)
