@@ -227,12 +227,15 @@ func (s *Store) Tenants(ctx context.Context, who Caller) ([]string, error) {
 	return out, nil
 }
 
-// List returns up to limit artifacts of a tenant in the order in which they were
+// List returns up to limit artifacts (1 to 10,000) of a tenant ("" is DefaultTenant) in the order in which they were
 // published, from the first behind after (0 for the beginning) on. Those that were
 // deleted or have expired, and those that who may not see, are left out. The
 // second result says where to go on; it is 0 at the end, and for a caller who may
 // not list the tenant, to whom it has no artifacts.
 func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64, limit int) ([]Entry, int64, error) {
+	if tenant == "" {
+		tenant = DefaultTenant
+	}
 	_, err := s.gate.Disclose(ctx, gate.Request{Principal: who.Principal, Tenant: tenant, Action: gate.Stat, Purpose: who.Purpose})
 	switch {
 	case errors.Is(err, gate.ErrDenied):

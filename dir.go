@@ -48,6 +48,9 @@ func PublicKeyPath(dir string) string { return filepath.Join(dir, publicKeyFile)
 // ErrNoStore is a folder that holds no store.
 var ErrNoStore = errors.New("no store here")
 
+// ErrExists is a folder that holds a store already.
+var ErrExists = errors.New("a store already")
+
 // ErrCatalogue is a catalogue that is missing or damaged. Nothing is changed then:
 // the objects are untouched, and no catalogue is made in its place.
 var ErrCatalogue = errors.New("the catalogue does not open")
@@ -124,7 +127,7 @@ func syncParent(dir string) error {
 // checkVacant refuses a folder that holds anything, so that nothing is overwritten.
 func checkVacant(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, formatFile)); err == nil {
-		return fmt.Errorf("%s is a store already", dir)
+		return fmt.Errorf("%s is %w", dir, ErrExists)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -100,6 +100,8 @@ var wireTable = []struct {
 	{selector.ErrSelector, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrRange, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrLayout, CodeSelectorInvalid, FixCall, false},
+	{catalogue.ErrInvalid, CodeSelectorInvalid, FixCall, false},
+	{cas.ErrClosed, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrPlacement, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrPointer, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrUndecidable, CodeSelectorInvalid, FixCall, false},

@@ -3,14 +3,17 @@
 // gets exactly those bytes, an excerpt with a proof, or a clear refusal.
 //
 // This package is the one door. [Init] makes a store's folder, [Open] opens it, and
-// the [Store] does six things:
+// the [Store] does the rest:
 //
 //   - [Store.Put] takes bytes in and finds their records,
 //   - [Store.Publish] signs a manifest over them and makes the artifact visible,
 //   - [Store.Read] and [Store.Prove] give back parts of it, plainly or with a proof,
 //   - [Store.Query] filters its records and says what it examined,
-//   - [Store.Resolve] and [Store.List] tell what there is,
+//   - [Store.Resolve], [Store.ResolveRef] and [Store.List] tell what there is,
 //   - [Store.Delete] ends an artifact.
+//
+// What Prove writes is checked by Verify of the package manifest/bundle, which
+// needs no store.
 //
 // # The path of a byte
 //
@@ -54,20 +57,39 @@ type Caller struct {
 // Owner is the caller that a store on one's own disk is used as.
 var Owner = Caller{Principal: gate.Owner}
 
-// Authority decides every disclosure. It is asked about what will be shown, which
-// for a proof is more than what was asked for. [WithAuthority] sets a store's.
+// Authority decides every disclosure. [WithAuthority] sets a store's. It has one
+// method:
+//
+//	Decide(ctx context.Context, r Request) (Decision, error)
+//
+// Decide is asked about what will be shown, which for a proof is more than what
+// was asked for, and again while a long answer is under way. An error means that
+// there is no decision, and refuses.
 type Authority = gate.Authority
 
-// The parts of an authority's question and answer.
+// Request is what an [Authority] is asked. Its fields:
+//
+//	Principal Principal      // who asks
+//	Tenant    string         // whose artifact it is; "" for an id that does not exist
+//	Run       string         // the run that made it; "" for none
+//	Artifact  string         // its id; "" for a listing of the tenant
+//	Action    Action
+//	Purpose   string         // the caller's
+//	Ranges    []merkle.Range // the bytes that will be shown; none: all, where bytes are shown
+//	Placed    merkle.Range   // the records whose places will be shown
+type Request = gate.Request
+
+// Decision is an [Authority]'s answer. The zero Decision refuses. Its fields:
+//
+//	Allow    bool
+//	Reason   string    // why not, for the store's own log
+//	NotAfter time.Time // ends an allow; zero: when the gate asks again
+type Decision = gate.Decision
+
+// Principal names who asks; "" is nobody. Action is what he wants to do.
 type (
-	// Request is what an [Authority] is asked.
-	Request = gate.Request
-	// Decision is its answer. The zero Decision refuses.
-	Decision = gate.Decision
-	// Principal names who asks.
 	Principal = gate.Principal
-	// Action is what a principal wants to do with an artifact.
-	Action = gate.Action
+	Action    = gate.Action
 )
 
 // The actions that an [Authority] is asked about.

@@ -27,8 +27,8 @@ type PutOptions struct {
 	// Records is the record format: "auto" (or ""), "ndjson", "json", "csv",
 	// "text", or "none".
 	Records string
-	// At is the JSON Pointer of the array whose elements are the records, with
-	// Records "json".
+	// At is the JSON Pointer of the array whose elements are the records; it makes
+	// Records "auto" mean "json".
 	At string
 	// MediaType is recorded as it is; "" derives it from the record format.
 	MediaType string
@@ -42,6 +42,7 @@ type PutOptions struct {
 // Either [Store.Publish] or [Draft.Discard] ends it.
 type Draft struct {
 	batch  *cas.Batch
+	ended  bool
 	tenant string
 	media  string
 	info   cas.Info
@@ -62,13 +63,19 @@ func (d *Draft) Chosen() string { return d.chosen }
 func (d *Draft) Undecidable() int64 { return d.stats.Undecidable }
 
 // Discard drops the draft. What it stored is reclaimed later.
-func (d *Draft) Discard() error { return d.batch.Discard() }
+func (d *Draft) Discard() error {
+	d.ended = true
+	return d.batch.Discard()
+}
 
 // Put stores the bytes of r and finds their records, in memory that does not grow
 // with the size. Nothing is visible until the draft is published.
 func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, err error) {
 	if o.Tenant == "" {
 		o.Tenant = DefaultTenant
+	}
+	if o.At != "" && (o.Records == "" || o.Records == "auto") {
+		o.Records = selector.FormatJSON // only json has a place to say
 	}
 	if err := manifest.CheckName(o.Tenant); err != nil {
 		return nil, wireError("tenant", err)
@@ -193,12 +200,16 @@ type Facts struct {
 // survives a crash; the reference is returned only after every part of it is
 // durable and the catalogue has committed.
 func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.ArtifactRef, err error) {
+	var none manifest.ArtifactRef
+	if d.ended {
+		return none, fail(CodeSelectorInvalid, FixCall, "draft", "the draft was published or discarded already")
+	}
+	d.ended = true
 	defer func() {
 		if err != nil {
 			d.batch.Discard()
 		}
 	}()
-	var none manifest.ArtifactRef
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {
 		return none, wireError("", err)

@@ -44,6 +44,9 @@ type Row struct {
 // and answers with what it examined. The gate is asked before the first record
 // and again at every flush.
 //
+// With emit nil, the rows are only counted. An error of emit ends the scan and is
+// returned, wrapped.
+//
 // A scan that did not reach its end returns both an answer, which says how far it
 // came, and an error with [CodeScanIncomplete] or [CodeBudgetExhausted].
 func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit func(Row) error) (*selector.Answer, error) {
@@ -121,6 +124,9 @@ func (a *artifact) ask(q Query) (*selector.Answer, *selector.Where, error) {
 	}
 	where, err := selector.ParseWhere(q.Where)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := where.Fits(a.layout()); err != nil {
 		return nil, nil, err
 	}
 	var redacted []string

@@ -127,7 +127,7 @@ func detectJSON(text, first []byte, hint string) (Layout, string) {
 	if first[0] == '[' {
 		return choose(FormatJSON, "json: the beginning of one JSON array, whose elements are the records.")
 	}
-	return choose(FormatBytes, "bytes: one JSON object, so there is no array to take records from; name one with a pointer.")
+	return choose(FormatBytes, "bytes: one JSON object, so there is no array to take records from; --records json --at /POINTER names one.")
 }
 
 // jsonLines counts the lines of text that are not blank, and those of them that

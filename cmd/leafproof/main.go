@@ -48,20 +48,59 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	cmd := newRoot()
 	cmd.SetArgs(args)
 	cmd.SetIn(in)
+	spoken := &spokenWriter{w: out}
 	cmd.SetOut(out)
+	if !isTerminal(out) { // a terminal must still be seen as one
+		cmd.SetOut(spoken)
+	}
 	cmd.SetErr(errOut)
-	err := cmd.ExecuteContext(ctx)
+	ran, err := cmd.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
+	code := codeFor(err)
 	var silent *exitError
-	if !errors.As(err, &silent) || silent.err != nil {
-		fmt.Fprintf(errOut, "leafproof: %s\n", oneLine(err.Error()))
-		if hint := leafproof.Hint(err); hint != "" {
-			fmt.Fprintf(errOut, "leafproof: hint: %s\n", hint)
-		}
+	if errors.As(err, &silent) && silent.err == nil {
+		return code
 	}
-	return codeFor(err)
+	fmt.Fprintf(errOut, "leafproof: %s\n", oneLine(err.Error()))
+	if hint := leafproof.Hint(err); hint != "" {
+		fmt.Fprintf(errOut, "leafproof: hint: %s\n", hint)
+	}
+	if asJSON, _ := ran.Flags().GetBool("json"); asJSON && !spoken.spoken {
+		printJSON(out, failure{wire(err), code})
+	}
+	return code
+}
+
+// spokenWriter notes whether something was printed: a query that was interrupted
+// prints an answer and fails.
+type spokenWriter struct {
+	w      io.Writer
+	spoken bool
+}
+
+func (w *spokenWriter) Write(p []byte) (int, error) {
+	w.spoken = w.spoken || len(p) > 0
+	return w.w.Write(p)
+}
+
+// failure is what --json prints of an error.
+type failure struct {
+	Error *leafproof.Error `json:"error"`
+	Exit  int              `json:"exit"`
+}
+
+// wire is an error in the form it has on every face.
+func wire(err error) *leafproof.Error {
+	if e, ok := errors.AsType[*leafproof.Error](err); ok {
+		return e
+	}
+	e := &leafproof.Error{Code: leafproof.CodeInternal, Message: err.Error(), Action: leafproof.Stop}
+	if codeFor(err) == exitUsage {
+		e.Code, e.Action = leafproof.CodeSelectorInvalid, leafproof.FixCall
+	}
+	return e
 }
 
 // oneLine makes one printable line of a message, which may quote what others wrote.

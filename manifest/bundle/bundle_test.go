@@ -150,6 +150,14 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+func TestNoTime(t *testing.T) {
+	b, err := bundle.Bytes(source(t, lines(20), "text"), merkle.Range{Start: 3, End: 9})
+	file := write(t, b, err)
+	if res, err := bundle.Verify(bytes.NewReader(file), int64(len(file)), bundle.Options{Policy: policy(t, "one")}); err == nil {
+		t.Errorf("a bundle was judged as of no time: %s", res.Verdict.Sentence())
+	}
+}
+
 func TestExpect(t *testing.T) {
 	src := source(t, lines(20), "text")
 	b, err := bundle.Bytes(src, merkle.Range{Start: 3, End: 9})

@@ -19,7 +19,8 @@ type Options struct {
 	// Policy says whose word counts. With nil, every fact that rests on a
 	// signature is unverifiable(no policy).
 	Policy *manifest.Policy
-	// At is the time that expiry and keys are judged by. It must be set.
+	// At is the time that expiry and keys are judged by: time.Now() in most
+	// cases. The zero time is an error.
 	At time.Time
 	// Expect, where set, is the claim that the caller asked for. Another one is
 	// a MISMATCH.
@@ -53,6 +54,10 @@ type Result struct {
 // reading r or writing Options.Out returned. A claim that does not hold, a bad
 // signature or a reference that was altered is a MISMATCH in the verdict.
 func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
+	if o.At.IsZero() {
+		// Judged as of the year 1, nothing would ever have expired.
+		return nil, errors.New("bundle: Options.At is not set: say as of when expiry and keys are judged")
+	}
 	h, body, err := open(r, size)
 	if err != nil {
 		return nil, err
