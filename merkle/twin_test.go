@@ -115,10 +115,35 @@ func twinOutboard(p []byte) (b []byte) {
 // twinBody returns the proof of the selected leaves; a fully selected subtree of
 // at most unit leaves is sent as it is.
 func twinBody(p []byte, unit int, selected []bool) []byte {
-	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(p))), twinSubtree(p, 0, unit, selected)...)
+	return twinBodyOf(p, unit, selected, twinValue)
 }
 
-func twinSubtree(p []byte, leaf, unit int, selected []bool) []byte {
+// twinBodyOf is twinBody with another way to get at the values.
+func twinBodyOf(p []byte, unit int, selected []bool, value func(p []byte, leaf int, flags uint32) words) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(p))), twinSubtree(p, 0, unit, selected, value)...)
+}
+
+// twinMemo returns twinValue for the subtrees of one blob, each computed once.
+func twinMemo() func(p []byte, leaf int, flags uint32) words {
+	type key struct{ leaf, size int }
+	known := map[key]words{}
+	var value func(p []byte, leaf int, flags uint32) words
+	value = func(p []byte, leaf int, flags uint32) words {
+		k := key{leaf, len(p)}
+		if _, ok := known[k]; !ok || flags != 0 {
+			if len(p) <= 1024 || flags != 0 {
+				return twinValue(p, leaf, flags)
+			}
+			l := twinSplit(len(p))
+			both := twinBytes(value(p[:l], leaf, 0), value(p[l:], leaf+l/1024, 0))
+			known[k] = twinCompress(twinIV, both, 0, parentFlag)
+		}
+		return known[k]
+	}
+	return value
+}
+
+func twinSubtree(p []byte, leaf, unit int, selected []bool, value func(p []byte, leaf int, flags uint32) words) []byte {
 	leaves := max(1, (len(p)+1023)/1024)
 	count := 0
 	for _, s := range selected[leaf : leaf+leaves] {
@@ -133,9 +158,9 @@ func twinSubtree(p []byte, leaf, unit int, selected []bool) []byte {
 		return p
 	}
 	l := twinSplit(len(p))
-	b := twinBytes(twinValue(p[:l], leaf, 0), twinValue(p[l:], leaf+l/1024, 0))
-	b = append(b, twinSubtree(p[:l], leaf, unit, selected)...)
-	return append(b, twinSubtree(p[l:], leaf+l/1024, unit, selected)...)
+	b := twinBytes(value(p[:l], leaf, 0), value(p[l:], leaf+l/1024, 0))
+	b = append(b, twinSubtree(p[:l], leaf, unit, selected, value)...)
+	return append(b, twinSubtree(p[l:], leaf+l/1024, unit, selected, value)...)
 }
 
 // twinLeaves says of each leaf whether the byte ranges select it.
