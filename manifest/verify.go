@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// NoPolicy is the reason of facts that rest on a signature, for a reader without a policy.
+const NoPolicy = "no policy"
+
 // signedFacts rest on a signature by a key that the policy admits.
 var signedFacts = []string{FactSignature, FactKey, FactScope, FactCapture, FactSource, FactTimes, FactExpiry, FactSupersession}
 
@@ -165,7 +168,7 @@ func (j *judgement) facts(m *Manifest) []Fact {
 	case j.bad != "":
 		return j.all(Mismatch, j.bad)
 	case j.policy == nil:
-		return j.all(Unverifiable, "no policy")
+		return j.all(Unverifiable, NoPolicy)
 	case !j.good[issuer]:
 		// A keyid is only a claim: anybody whom the policy admits can name another
 		// issuer and put 64 bytes of nothing under its fingerprint.

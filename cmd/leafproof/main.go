@@ -121,7 +121,9 @@ func newRoot() *cobra.Command {
 		Use:   "leafproof",
 		Short: "Keep tool results as immutable artifacts, and prove excerpts of them",
 		Long: "Leafproof keeps the exact bytes of a tool's result under a BLAKE3 Merkle tree and a signed manifest.\n" +
-			"Parts of it are read by range or query, and excerpts verify offline.",
+			"Parts of it are read by range or query, and excerpts verify offline.\n\n" +
+			"Exit codes: 0 ok, 1 failed or I/O, 2 unverifiable or incomplete, 3 mismatch or integrity failure,\n" +
+			"4 refused by authority, 5 not found, 64 usage.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,

@@ -104,7 +104,7 @@ func put(cmd *cobra.Command, s *leafproof.Store, name string, o leafproof.PutOpt
 	}
 	src.done()
 	if n := draft.Undecidable(); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s: %d of its records are undecidable: no query will match or rule them out\n", name, n)
+		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s: undecidable records: %d; no query will match or rule them out\n", name, n)
 	}
 	return print(draft, ref)
 }

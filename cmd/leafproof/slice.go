@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -117,6 +118,7 @@ func unsliceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "unslice ROOT FILE",
 		Short: "Verify a detached proof against a root, given as hex or as a CID",
+		Long:  "Verify a detached lps1 proof against a root, given as hex or as a CID. What -o writes are the whole leaves of 1 KiB that it shows.",
 		Args:  args(2, 2),
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "write the verified bytes to this file (- is standard output)")
@@ -135,6 +137,9 @@ func unsliceCommand() *cobra.Command {
 		}
 		defer f.Close()
 		var got unsliced
+		if what := notSlice(f); what != "" {
+			return &exitError{exitMismatch, fmt.Errorf("%s is %s", args[1], what)}
+		}
 		bar := newProgress(cmd, args[1], -1)
 		write := func(w io.Writer) (err error) {
 			got, err = unslice(bar.reader(f), root, w)
@@ -171,6 +176,20 @@ func unsliceCommand() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// notSlice says what a file is that only looks like a detached proof; "" where it
+// may be one.
+func notSlice(f io.ReaderAt) string {
+	head := make([]byte, 16)
+	n, _ := f.ReadAt(head, 0)
+	switch head := string(head[:n]); {
+	case strings.HasPrefix(head, "leafproof bundle"):
+		return "a bundle: leafproof verify checks it"
+	case !strings.HasPrefix(head, "lps1"):
+		return "no lps1 slice (a Bao slice does not say which bytes it holds: tools/verify.py ROOT FILE A:B checks it)"
+	}
+	return ""
 }
 
 // unsliced is what a detached proof showed.

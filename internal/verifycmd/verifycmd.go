@@ -147,7 +147,9 @@ func run(o Options, stdout, stderr io.Writer) (int, error) {
 			if err := out.Publish(); err != nil {
 				return ExitIO, err
 			}
-			note = "the bytes are in " + o.Out
+			if note = "the bytes are in " + o.Out; o.Out == "-" {
+				note = ""
+			}
 		}
 	}
 	to := stdout
@@ -293,6 +295,9 @@ func writeText(w io.Writer, res *bundle.Result, note string) error {
 	}
 	if err := res.Verdict.WriteTable(w); err != nil {
 		return err
+	}
+	if f, _ := res.Verdict.Fact(manifest.FactKey); f.Reason == manifest.NoPolicy {
+		fmt.Fprintln(w, "Give --policy FILE (a copy of the store's trust.policy), or --key FILE (its keys/manifest.pub), that reached you by another way.")
 	}
 	if note != "" {
 		fmt.Fprintln(w, note)
