@@ -69,6 +69,8 @@ var tests = []struct {
 	{"Open/missing is ErrNotFound", openMissing},
 	{"Open/size and ReadAt", openReadAt},
 	{"Open/parallel reads", openParallel},
+	{"Tenants/each with objects, ascending", tenantsAll},
+	{"Strays/objects are none", straysNone},
 }
 
 var (
@@ -130,7 +132,7 @@ func wantNothing(t *testing.T, b cas.Backend, name cas.Name) {
 	if _, err := get(t, b, name, 0, -1); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("Get error = %v, want ErrNotFound", err)
 	}
-	for _, kind := range []cas.Kind{cas.KindPack, cas.KindBlob, cas.KindOutboard} {
+	for _, kind := range cas.Kinds() {
 		if names := list(t, b, tenant, kind, nil); len(names) != 0 {
 			t.Errorf("List(%v) = %v, want nothing", kind, names)
 		}
@@ -282,7 +284,7 @@ func putApart(t *testing.T, b cas.Backend) {
 	base := numbered(cas.KindBlob, 1, 0)
 	var names []cas.Name
 	for _, ten := range []cas.Tenant{tenant, other} {
-		for _, kind := range []cas.Kind{cas.KindPack, cas.KindBlob, cas.KindOutboard} {
+		for _, kind := range cas.Kinds() {
 			for _, gen := range []uint32{0, 1, math.MaxUint32} {
 				name := base
 				name.Tenant, name.Kind, name.Gen = ten, kind, gen
