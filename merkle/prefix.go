@@ -68,9 +68,9 @@ func VerifyPrefix(r io.Reader, old Root, oldSize int64, after Root, afterSize in
 	var left [54]cv
 	n := 0
 	body := NewBodyReader(r, after, set)
-	body.shown = func(s *subtree, l, _ *cv) error {
-		if s.lo+split(s.hi-s.lo) <= leaf {
-			left[n] = *l
+	body.shown = func(lo, hi int64, l, _ cv) error {
+		if lo+split(hi-lo) <= leaf {
+			left[n] = l
 			n++
 		}
 		return nil

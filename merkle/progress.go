@@ -34,22 +34,22 @@ type keeper struct {
 
 // parent keeps the two children of a subtree; of the topmost its own node too,
 // which no other parent shows.
-func (k *keeper) parent(s *subtree, left, right *cv) error {
-	if s.hi-s.lo <= groupLeaves {
+func (k *keeper) parent(lo, hi int64, left, right cv) error {
+	if hi-lo <= groupLeaves {
 		return nil
 	}
-	lo, hi := s.lo/groupLeaves, (s.hi+groupLeaves-1)/groupLeaves
+	lo, hi = lo/groupLeaves, (hi+groupLeaves-1)/groupLeaves
 	mid := lo + split(hi-lo)
-	if err := k.keep(lo, mid, left); err != nil {
+	if err := k.keep(lo, mid, &left); err != nil {
 		return err
 	}
-	if err := k.keep(mid, hi, right); err != nil {
+	if err := k.keep(mid, hi, &right); err != nil {
 		return err
 	}
-	if !s.root {
+	if hi-lo != k.groups {
 		return nil
 	}
-	c := parentCV(left, right, false)
+	c := parentCV(&left, &right, false)
 	return k.keep(lo, hi, &c)
 }
 

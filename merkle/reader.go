@@ -21,7 +21,7 @@ type BodyReader struct {
 	buf        []byte
 	start, end int
 
-	shown func(s *subtree, left, right *cv) error // gets every parent that was verified; may be nil
+	shown func(lo, hi int64, left, right cv) error // gets every parent that was verified, of leaves; may be nil
 
 	stack  []subtree // what is still to come, the next on top
 	begun  bool
@@ -161,7 +161,7 @@ func (b *BodyReader) parent(s *subtree) error {
 		return &Error{"verify", s.lo * LeafSize, fmt.Errorf("a node of the proof %w", ErrMismatch)}
 	}
 	if b.shown != nil {
-		if err := b.shown(s, &left, &right); err != nil {
+		if err := b.shown(s.lo, s.hi, left, right); err != nil {
 			return err
 		}
 	}
