@@ -20,16 +20,23 @@ import (
 type Batch struct {
 	s      *Store
 	tenant Tenant
+	hold   *hold // what was put is kept from a sweep until Discard
 
 	mu     sync.Mutex
 	closed bool
 	w      packWriter
 }
 
-// Begin starts a batch. It must end in Commit or Discard.
+// Begin starts a batch. It must end in Discard, also after Commit.
 func (s *Store) Begin(_ context.Context, tenant Tenant) *Batch {
-	return &Batch{s: s, tenant: tenant}
+	return &Batch{s: s, tenant: tenant, hold: s.leases.hold()}
 }
+
+// Lease returns the id of the lease that keeps what was put from a sweep, ""
+// without [Options.Leases] or before the first Put. Whoever publishes what rests
+// on the batch does it in one transaction with a look whether this lease was
+// lost, and calls Discard after that.
+func (b *Batch) Lease() string { return b.hold.lease() }
 
 // heads are buffers for the first bytes of a blob, which tell small from large.
 var heads = sync.Pool{New: func() any { return new([merkle.GroupSize + 1]byte) }}
@@ -55,7 +62,7 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 		if place == Packed {
 			return Info{}, &Error{Op: "put", Err: fmt.Errorf("%w: packed is for at most %d bytes", ErrPlacement, merkle.GroupSize)}
 		}
-		return b.s.putWhole(ctx, b.tenant, head, r)
+		return b.s.putWhole(ctx, b.tenant, b.hold, head, r)
 	case err != io.EOF:
 		return Info{}, &Error{Op: "put", Err: err}
 	}
@@ -93,7 +100,7 @@ func (b *Batch) putSmall(ctx context.Context, data []byte, place Placement) (Inf
 	// It may lie in an object of its own. Listing for each small blob would
 	// cost more than a second copy of 16 KiB, so only a Whole asks.
 	if place == Whole {
-		return b.s.putWhole(ctx, b.tenant, data, nil)
+		return b.s.putWhole(ctx, b.tenant, b.hold, data, nil)
 	}
 	if b.w.size+len(data)+keyEntrySize > maxPending {
 		if err := b.flush(ctx); err != nil {
@@ -113,12 +120,17 @@ func (b *Batch) resident(ctx context.Context, root merkle.Root) (bool, error) {
 	if err := x.load(ctx); err != nil {
 		return false, err
 	}
-	_, pack, err := x.read(ctx, root)
+	pack, ok, err := b.hold.hit(ctx, func() (Name, error) {
+		_, pack, err := x.read(ctx, root)
+		return pack, err
+	})
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return false, nil
 	case err != nil:
 		return false, unlessDamage(err) // every copy is damaged: write it
+	case !ok:
+		return false, nil // condemned: as good as deleted
 	}
 	switch err := x.confirm(ctx, pack); {
 	case errors.Is(err, ErrNotFound):
@@ -134,7 +146,7 @@ func (b *Batch) flush(ctx context.Context) error {
 	if len(b.w.keys) == 0 {
 		return nil
 	}
-	if err := b.s.packsOf(b.tenant).write(ctx, &b.w); err != nil {
+	if err := b.s.packsOf(b.tenant).write(ctx, b.hold, &b.w); err != nil {
 		return err
 	}
 	b.w = packWriter{}
@@ -156,7 +168,7 @@ func (b *Batch) Open(ctx context.Context, root merkle.Root, size int64) (*Reader
 }
 
 // Commit makes everything put so far durable and ends the batch. After an error
-// it may be tried again.
+// it may be tried again. Until Discard, no sweep takes what was put.
 func (b *Batch) Commit(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -173,11 +185,12 @@ func (b *Batch) Commit(ctx context.Context) error {
 	return nil
 }
 
-// Discard ends the batch and drops what is buffered; after Commit it does
-// nothing.
+// Discard ends the batch and drops what is buffered. What is durable stays, and
+// from now on a sweep takes it unless something published refers to it.
 func (b *Batch) Discard() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.hold.release()
 	b.closed, b.w = true, packWriter{}
 	return nil
 }

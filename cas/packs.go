@@ -12,45 +12,78 @@ import (
 	"leafproof/merkle"
 )
 
-// Damage is a pack that could not be read and was passed over. Its blobs are
-// missing until the same bytes are put again.
+// Damage is a pack or an index file that could not be read and was passed over.
+// The blobs of a pack are missing until the same bytes are put again; an index
+// file is made anew from the packs.
 type Damage struct {
 	Name Name
 	Err  error
 }
 
-// packs is the index over one tenant's packs: a cache of their footers, built
-// on first need and brought up to date by listing. The packs are the only
-// truth; the index may be behind, and then a miss looks again.
+// packs is the index over one tenant's packs: index files, and maps for the
+// newest packs, which become an index file when they are many. It is a cache of
+// the packs' footers, built on first need and brought up to date by listing. The
+// packs are the only truth; the index may be behind, and then a miss looks
+// again.
 type packs struct {
-	b      Backend
-	tenant Tenant
+	b       Backend
+	tenant  Tenant
+	pages   *pageCache
+	limits  indexLimits
+	commits commits
 
-	refreshing sync.Mutex // one listing at a time; taken before mu
+	// refreshing is for whoever lists, reads footers or writes index files: one
+	// at a time. It is taken before the locks below.
+	refreshing sync.Mutex
+	broken     map[Name]bool // index files that are not opened again
 
 	mu      sync.RWMutex
 	loaded  bool
-	names   []Name         // position = the pack's number
-	known   map[Name]int32 // its number
-	durable map[Name]bool  // written or confirmed by this process
+	listing uint64 // number of the listing begun last
+	infos   []packInfo
+	number  map[Name]int32
 	damaged map[Name]error // passed over
-	where   map[merkle.Root]place
-	again   map[merkle.Root][]place // further copies, where a blob was healed or put twice
+	tail    *tail          // the newest packs
+	frozen  *tail          // those that are being written to an index file; nil: none
+
+	files filesLock
 }
 
-// place is where a packed blob lies. Only raw runs exist so far, so it needs no
-// run.
+// filesLock guards the open index files. A lookup holds it while it reads pages.
+type filesLock struct {
+	sync.RWMutex
+	open []*indexFile // the largest first
+}
+
+// packInfo is what is known of a pack.
+type packInfo struct {
+	name    Name
+	size    int64  // of the object
+	covers  int    // index files and maps that have its blobs
+	seen    uint64 // the listing that had it last
+	durable bool   // written or confirmed by this process
+}
+
+// place is where a packed blob lies.
 type place struct {
-	pack   int32
-	length uint32
-	off    int64 // within the pack
+	pack        int32
+	at          uint32 // offset of the run's stored bytes within the pack
+	codec       uint32 // of the run
+	raw, stored uint32 // of the run
+	off, length uint32 // within the raw run
 }
 
-func newPacks(b Backend, tenant Tenant) *packs {
+// located is a key with its place.
+type located struct {
+	root merkle.Root
+	place
+}
+
+func newPacks(b Backend, tenant Tenant, pages *pageCache, limits indexLimits) *packs {
 	return &packs{
-		b: b, tenant: tenant,
-		known: make(map[Name]int32), durable: make(map[Name]bool), damaged: make(map[Name]error),
-		where: make(map[merkle.Root]place), again: make(map[merkle.Root][]place),
+		b: b, tenant: tenant, pages: pages, limits: limits,
+		broken: make(map[Name]bool), number: make(map[Name]int32), damaged: make(map[Name]error),
+		tail: newTail(),
 	}
 }
 
@@ -65,30 +98,29 @@ func (x *packs) load(ctx context.Context) error {
 	return x.refresh(ctx)
 }
 
-// refresh reads the footers of packs that the index does not know. A pack that
-// is damaged is noted and passed over: it never stops the others.
+// refresh opens index files that are new and reads the footers of packs that
+// none has. A pack or an index file that is damaged is noted and passed over: it
+// never stops the others.
 func (x *packs) refresh(ctx context.Context) error {
 	x.refreshing.Lock()
 	defer x.refreshing.Unlock()
-	var fresh []Name
-	present := make(map[Name]bool)
-	for name, err := range x.b.List(ctx, x.tenant, KindPack, nil) {
-		if err != nil {
-			return err
-		}
-		present[name] = true
-		x.mu.RLock()
-		_, known := x.known[name]
-		bad := x.damaged[name]
-		x.mu.RUnlock()
-		// An object that is not a pack stays so, since objects are immutable;
-		// one that could not be read may be readable now.
-		if !known && (bad == nil || !errors.Is(bad, errPack)) {
-			fresh = append(fresh, name)
-		}
+	return x.refreshLocked(ctx)
+}
+
+func (x *packs) refreshLocked(ctx context.Context) error {
+	if err := x.openFiles(ctx); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	x.listing++
+	listing := x.listing
+	x.mu.Unlock()
+	fresh, present, err := x.list(ctx, listing)
+	if err != nil {
+		return err
 	}
 	for _, name := range fresh {
-		keys, err := x.footer(ctx, name)
+		keys, size, err := x.footer(ctx, name)
 		switch {
 		case errors.Is(err, ErrNotFound): // deleted since it was listed
 		case ctx.Err() != nil:
@@ -98,30 +130,54 @@ func (x *packs) refresh(ctx context.Context) error {
 			x.damaged[name] = err
 			x.mu.Unlock()
 		default:
-			x.add(name, keys, false)
+			x.add(name, size, keys, false)
+			x.indexTail(ctx, x.limits.keys, x.limits.packs)
 		}
 	}
+	// What this process had to read, the next one should find in an index file.
+	x.indexTail(ctx, x.limits.keys, x.limits.read)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.loaded = true
 	for name := range x.damaged {
-		if !present[name] {
+		if name.Kind == KindPack && !present[name] {
 			delete(x.damaged, name)
 		}
 	}
 	return nil
 }
 
-// located is a key with its place in the pack instead of in a run.
-type located struct {
-	root merkle.Root
-	place
+// list lists the packs: the fresh ones are in no index file and in no map.
+// present has the damaged ones that are still there.
+func (x *packs) list(ctx context.Context, listing uint64) (fresh []Name, present map[Name]bool, err error) {
+	present = make(map[Name]bool)
+	for name, err := range x.b.List(ctx, x.tenant, KindPack, nil) {
+		if err != nil {
+			return nil, nil, err
+		}
+		x.mu.Lock()
+		bad := x.damaged[name]
+		if bad != nil {
+			present[name] = true
+		}
+		number, known := x.number[name]
+		if known {
+			x.infos[number].seen = listing
+		}
+		// An object that is not a pack stays so, since objects are immutable;
+		// one that could not be read may be readable now.
+		if (!known || x.infos[number].covers == 0) && (bad == nil || !errors.Is(bad, errPack)) {
+			fresh = append(fresh, name)
+		}
+		x.mu.Unlock()
+	}
+	return fresh, present, nil
 }
 
-func (x *packs) footer(ctx context.Context, name Name) ([]located, error) {
+func (x *packs) footer(ctx context.Context, name Name) ([]located, int64, error) {
 	o, err := OpenObject(ctx, x.b, name)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer o.Close()
 	runs, keys, err := readFooter(o, o.Size(), name.ID)
@@ -129,68 +185,119 @@ func (x *packs) footer(ctx context.Context, name Name) ([]located, error) {
 		err = fmt.Errorf("%w: %w", errPack, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return locate(runs, keys), nil
+	return locate(runs, keys), o.Size(), nil
 }
 
 func locate(runs []packRun, keys []packKey) []located {
 	out := make([]located, len(keys))
 	for i, k := range keys {
-		out[i] = located{k.root, place{length: k.length, off: runs[k.run].offset + int64(k.off)}}
+		run := runs[k.run]
+		out[i] = located{k.root, place{
+			at: uint32(run.offset), codec: run.codec, raw: run.raw, stored: run.stored,
+			off: k.off, length: k.length,
+		}}
 	}
 	return out
 }
 
+// enter gives a pack its number; mu is held.
+func (x *packs) enter(name Name, size int64) int32 {
+	number, ok := x.number[name]
+	if !ok {
+		number = int32(len(x.infos))
+		x.infos = append(x.infos, packInfo{name: name})
+		x.number[name] = number
+	}
+	x.infos[number].size = size
+	return number
+}
+
 // add enters a pack's blobs; durable says that this process made sure of it.
-func (x *packs) add(name Name, keys []located, durable bool) {
+func (x *packs) add(name Name, size int64, keys []located, durable bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if durable {
-		x.durable[name] = true
-	}
-	if _, ok := x.known[name]; ok {
+	number := x.enter(name, size)
+	info := &x.infos[number]
+	info.durable = info.durable || durable
+	info.seen = max(info.seen, x.listing)
+	delete(x.damaged, name)
+	if info.covers > 0 {
 		return
 	}
-	number := int32(len(x.names))
-	x.names = append(x.names, name)
-	x.known[name] = number
-	delete(x.damaged, name)
+	info.covers++
+	x.tail.packs = append(x.tail.packs, number)
 	for _, k := range keys {
 		k.pack = number
-		if _, ok := x.where[k.root]; ok {
-			x.again[k.root] = append(x.again[k.root], k.place)
-		} else {
-			x.where[k.root] = k.place
-		}
+		x.tail.add(k.root, k.place)
 	}
 }
 
-// places returns where a blob should lie, the pack met last first: after a heal
-// that is the good one.
-func (x *packs) places(root merkle.Root) ([]place, []Name) {
+// places returns where a blob should lie. In the maps the pack met last comes
+// first: after a heal that is the good one. Packs that the last listing did not
+// have come last.
+func (x *packs) places(ctx context.Context, root merkle.Root) ([]place, []Name, error) {
+	var all []place
+	for try := 0; ; try++ {
+		x.mu.RLock()
+		all = x.tail.find(root, all[:0])
+		if x.frozen != nil {
+			all = x.frozen.find(root, all)
+		}
+		x.mu.RUnlock()
+		var bad *indexFile
+		var err error
+		all, bad, err = x.findInFiles(root, all)
+		if err == nil {
+			break
+		}
+		// The file is of no more use; the footers have what it had.
+		x.drop(bad, err)
+		if try == maxBroken {
+			return nil, nil, err
+		}
+		if err := x.refresh(ctx); err != nil {
+			return nil, nil, err
+		}
+	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	first, ok := x.where[root]
-	if !ok {
-		return nil, nil
+	if len(all) > 1 {
+		slices.SortStableFunc(all, func(a, b place) int {
+			goneA, goneB := x.gone(a.pack), x.gone(b.pack)
+			switch {
+			case goneA == goneB:
+				return 0
+			case goneA:
+				return 1
+			}
+			return -1
+		})
 	}
-	all := append([]place{first}, x.again[root]...)
-	slices.Reverse(all)
 	names := make([]Name, len(all))
 	for i, p := range all {
-		names[i] = x.names[p.pack]
+		names[i] = x.infos[p.pack].name
 	}
-	return all, names
+	return all, names, nil
 }
+
+// maxBroken is how many index files may break during one lookup.
+const maxBroken = 16
+
+// gone reports whether the last listing did not have the pack; mu is held.
+func (x *packs) gone(number int32) bool { return x.infos[number].seen < x.listing }
 
 // read returns the verified bytes of a blob and the pack they came from. When
 // there is no copy, or all packs with one are gone, the error matches
 // ErrNotFound; when every copy is damaged it matches ErrCorrupt, and when one
 // cannot be read for another reason it is that reason, and a pack is named.
 func (x *packs) read(ctx context.Context, root merkle.Root) ([]byte, Name, error) {
-	places, names := x.places(root)
-	err := error(ErrNotFound)
+	places, names, err := x.places(ctx, root)
+	if err != nil {
+		return nil, Name{}, err
+	}
+	err = ErrNotFound
 	var pack Name
 	for i, p := range places {
 		if p.length > merkle.GroupSize {
@@ -213,8 +320,13 @@ func (x *packs) read(ctx context.Context, root merkle.Root) ([]byte, Name, error
 	return nil, pack, err
 }
 
+// readOne reads what should be a blob's bytes.
 func (x *packs) readOne(ctx context.Context, name Name, p place) ([]byte, error) {
-	r, err := x.b.Get(ctx, name, p.off, int64(p.length))
+	return x.readRange(ctx, name, int64(p.at)+int64(p.off), p.length)
+}
+
+func (x *packs) readRange(ctx context.Context, name Name, off int64, n uint32) ([]byte, error) {
+	r, err := x.b.Get(ctx, name, off, int64(n))
 	if err != nil {
 		if errors.Is(err, ErrRange) {
 			err = errShort
@@ -222,7 +334,7 @@ func (x *packs) readOne(ctx context.Context, name Name, p place) ([]byte, error)
 		return nil, err
 	}
 	defer r.Close()
-	data := make([]byte, p.length)
+	data := make([]byte, n)
 	if _, err := io.ReadFull(r, data); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
 			err = errShort
@@ -242,7 +354,8 @@ func (noReader) Read([]byte) (int, error) { return 0, ErrNotFound }
 // ErrNotFound when the pack is gone.
 func (x *packs) confirm(ctx context.Context, name Name) error {
 	x.mu.RLock()
-	done := x.durable[name]
+	number, known := x.number[name]
+	done := known && x.infos[number].durable
 	x.mu.RUnlock()
 	if done {
 		return nil
@@ -251,49 +364,47 @@ func (x *packs) confirm(ctx context.Context, name Name) error {
 		return err
 	}
 	x.mu.Lock()
-	x.durable[name] = true
+	if number, known := x.number[name]; known {
+		x.infos[number].durable = true
+	}
 	x.mu.Unlock()
 	return nil
 }
 
-// write makes one pack of w durable and enters it. An object that stands under
-// the pack's name already and is not the same is left alone: the next
-// generation is written.
-func (x *packs) write(ctx context.Context, w *packWriter) error {
+// write makes one pack of w durable, enters it and returns its name. An object
+// that stands under the pack's name already and is not the same is left alone:
+// the next generation is written.
+func (x *packs) write(ctx context.Context, w *packWriter) (Name, error) {
 	id, size, parts := w.seal()
 	name, resident := Name{Tenant: x.tenant, Kind: KindPack, ID: id}, false
 	for n, err := range x.b.List(ctx, x.tenant, KindPack, id[:]) {
 		if err != nil {
-			return err
+			return name, err
 		}
 		name, resident = n, true
 	}
 	if resident {
 		same, err := x.same(ctx, name, size, partsReader(parts))
 		if err != nil {
-			return err
+			return name, err
 		}
 		switch {
 		case !same && name.Gen == math.MaxUint32:
-			return &Error{Op: "heal", Name: name, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
+			return name, &Error{Op: "heal", Name: name, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
 		case !same:
 			name.Gen++
 		}
 	}
 	if err := x.b.Put(ctx, name, partsReader(parts), size); err != nil {
-		return err
+		return name, err
 	}
-	keys, base := make([]located, 0, len(w.keys)), int64(packHeaderSize)
-	starts := make([]int64, len(w.runs))
-	for i, run := range w.runs {
-		starts[i] = base + runHeaderSize
-		base = starts[i] + int64(len(run))
+	footer := parts[len(parts)-2]
+	runs, keys, err := parseFooter(footer, size-int64(len(footer))-packTrailerSize)
+	if err != nil {
+		return name, err
 	}
-	for root, k := range w.keys {
-		keys = append(keys, located{root, place{length: k.length, off: starts[k.run] + int64(k.off)}})
-	}
-	x.add(name, keys, true)
-	return nil
+	x.add(name, size, locate(runs, keys), true)
+	return name, nil
 }
 
 // same reports whether the object name holds exactly the size bytes of want.

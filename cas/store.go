@@ -57,13 +57,17 @@ type Options struct {
 	// CacheBytes bounds the verified bytes kept in memory for further reads:
 	// 0 is DefaultCacheBytes, a negative number is none.
 	CacheBytes int64
+	// Leases keeps what batches have put from a sweep. Without it the Store must
+	// not be swept while it is written.
+	Leases Leases
 }
 
 // Store keeps blobs on a Backend. It is safe for concurrent use; any number of
 // Stores, in any number of processes, may share what the Backend stands on.
 type Store struct {
-	b     Backend
-	cache *cache
+	b      Backend
+	cache  *cache
+	leases *keeper // nil without Leases
 
 	mu    sync.Mutex
 	packs map[Tenant]*packs
@@ -72,10 +76,29 @@ type Store struct {
 // New returns a Store over b. It reads nothing yet: no damage of what is stored
 // stops a Store from opening.
 func New(b Backend, opts Options) *Store {
-	return &Store{
+	s := &Store{
 		b:     b,
 		cache: newCache(cmp.Or(opts.CacheBytes, DefaultCacheBytes)),
 		packs: make(map[Tenant]*packs),
+	}
+	s.leases = newKeeper(opts.Leases, s.doubtDurable)
+	return s
+}
+
+// Close ends the Store's leases: what was put and not published is left to the
+// sweep, and a batch that is still open can be committed no more. Without
+// Options.Leases it does nothing.
+func (s *Store) Close() error { return s.leases.close() }
+
+// doubtDurable forgets which packs this process knows to be durable: a sweep may
+// have deleted one, and another process may be about to write it anew.
+func (s *Store) doubtDurable() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, x := range s.packs {
+		x.mu.Lock()
+		clear(x.durable)
+		x.mu.Unlock()
 	}
 }
 

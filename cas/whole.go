@@ -20,7 +20,7 @@ const (
 // own. The bytes stream into an unfinished object while their outboard streams
 // into another; both get their names when the root is known: the data first,
 // so that an outboard without data never shows.
-func (s *Store) putWhole(ctx context.Context, tenant Tenant, head []byte, r io.Reader) (Info, error) {
+func (s *Store) putWhole(ctx context.Context, tenant Tenant, h *hold, head []byte, r io.Reader) (Info, error) {
 	in := io.Reader(bytes.NewReader(head))
 	if r != nil {
 		in = io.MultiReader(in, r)
@@ -39,7 +39,7 @@ func (s *Store) putWhole(ctx context.Context, tenant Tenant, head []byte, r io.R
 	if err != nil {
 		return Info{}, &Error{Op: "put", Err: plain(err)}
 	}
-	err = s.settle(ctx, Name{Tenant: tenant, Kind: KindBlob, ID: root}, data, size, func(o Object) (bool, error) {
+	err = s.settle(ctx, h, Name{Tenant: tenant, Kind: KindBlob, ID: root}, data, size, func(o Object) (bool, error) {
 		if o.Size() != size {
 			return false, nil
 		}
@@ -50,7 +50,7 @@ func (s *Store) putWhole(ctx context.Context, tenant Tenant, head []byte, r io.R
 		return got == root, err
 	})
 	if n := merkle.OutboardSize(size); err == nil && n > 0 {
-		err = s.settle(ctx, Name{Tenant: tenant, Kind: KindOutboard, ID: root}, nodes, n, func(o Object) (bool, error) {
+		err = s.settle(ctx, h, Name{Tenant: tenant, Kind: KindOutboard, ID: root}, nodes, n, func(o Object) (bool, error) {
 			return sameBytes(ctx, o, n, io.NewSectionReader(nodes, 0, n))
 		})
 	}
@@ -61,15 +61,19 @@ func (s *Store) putWhole(ctx context.Context, tenant Tenant, head []byte, r io.R
 }
 
 // settle gives a staged object its name. A resident object under that name that
-// passes the check stays; one that does not is superseded by the next
-// generation.
-func (s *Store) settle(ctx context.Context, name Name, stage Stage, size int64, check func(Object) (bool, error)) error {
+// passes the check stays; one that does not, or is condemned, is superseded by
+// the next generation.
+func (s *Store) settle(ctx context.Context, h *hold, name Name, stage Stage, size int64, check func(Object) (bool, error)) error {
 	resident, err := s.latest(ctx, name)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return stage.Commit(ctx, name, size)
-	case err != nil:
+	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
+	}
+	name, pinErr := h.free(ctx, resident)
+	switch {
+	case pinErr != nil:
+		return pinErr
+	case err != nil || name != resident: // there is none, or it is condemned
+		return stage.Commit(ctx, name, size)
 	}
 	sound, err := s.sound(ctx, resident, check)
 	switch {
@@ -80,6 +84,9 @@ func (s *Store) settle(ctx context.Context, name Name, stage Stage, size int64, 
 		return &Error{Op: "heal", Name: resident, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
 	case !sound:
 		resident.Gen++
+		if resident, err = h.free(ctx, resident); err != nil {
+			return err
+		}
 	}
 	// For a sound one this writes nothing: it makes sure that the name is
 	// durable, or puts the bytes back if it was deleted since the check.
