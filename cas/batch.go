@@ -146,7 +146,7 @@ func (b *Batch) flush(ctx context.Context) error {
 	if len(b.w.keys) == 0 {
 		return nil
 	}
-	if err := b.s.packsOf(b.tenant).write(ctx, b.hold, &b.w); err != nil {
+	if err := b.s.packsOf(b.tenant).commit(ctx, b.hold, &b.w); err != nil {
 		return err
 	}
 	b.w = packWriter{}

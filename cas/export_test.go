@@ -29,7 +29,7 @@ func ParsePackFooter(p []byte, limit int64) (map[merkle.Root][2]int64, error) {
 	}
 	out := make(map[merkle.Root][2]int64)
 	for _, k := range locate(runs, keys) {
-		out[k.root] = [2]int64{k.off, int64(k.length)}
+		out[k.root] = [2]int64{int64(k.at) + int64(k.off), int64(k.length)}
 	}
 	return out, nil
 }

@@ -40,11 +40,12 @@ const (
 	KindPack     Kind = iota + 1 // many small blobs; ID = BLAKE3 of the pack's footer
 	KindBlob                     // the bytes of one blob; ID = its root
 	KindOutboard                 // the sealed outboard of one blob; ID = the blob's root
+	KindIndex                    // where the blobs of some packs lie: a cache; ID = BLAKE3 of its list of packs
 )
 
-var kindNames = map[Kind]string{KindPack: "pack", KindBlob: "blob", KindOutboard: "obao"}
+var kindNames = map[Kind]string{KindPack: "pack", KindBlob: "blob", KindOutboard: "obao", KindIndex: "index"}
 
-// String is "pack", "blob" or "obao".
+// String is "pack", "blob", "obao" or "index".
 func (k Kind) String() string {
 	if s, ok := kindNames[k]; ok {
 		return s

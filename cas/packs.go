@@ -126,6 +126,7 @@ func (x *packs) refreshLocked(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
+			present[name] = true
 			x.mu.Lock()
 			x.damaged[name] = err
 			x.mu.Unlock()
@@ -300,7 +301,7 @@ func (x *packs) read(ctx context.Context, root merkle.Root) ([]byte, Name, error
 	err = ErrNotFound
 	var pack Name
 	for i, p := range places {
-		if p.length > merkle.GroupSize {
+		if p.length > maxChunk {
 			continue // no pack of ours; do not allocate for it
 		}
 		data, e := x.readOne(ctx, names[i], p)
@@ -320,9 +321,17 @@ func (x *packs) read(ctx context.Context, root merkle.Root) ([]byte, Name, error
 	return nil, pack, err
 }
 
-// readOne reads what should be a blob's bytes.
+// readOne reads what should be a blob's bytes, of which there are at most
+// maxChunk.
 func (x *packs) readOne(ctx context.Context, name Name, p place) ([]byte, error) {
-	return x.readRange(ctx, name, int64(p.at)+int64(p.off), p.length)
+	if p.codec == codecRaw {
+		return x.readRange(ctx, name, int64(p.at)+int64(p.off), p.length)
+	}
+	raw, err := x.readRun(ctx, name, p)
+	if err != nil {
+		return nil, err
+	}
+	return raw[p.off : p.off+p.length : p.off+p.length], nil
 }
 
 func (x *packs) readRange(ctx context.Context, name Name, off int64, n uint32) ([]byte, error) {
@@ -371,10 +380,10 @@ func (x *packs) confirm(ctx context.Context, name Name) error {
 	return nil
 }
 
-// write makes one pack of w durable, enters it and returns its name. An object
-// that stands under the pack's name already and is not the same is left alone:
-// the next generation is written.
-func (x *packs) write(ctx context.Context, w *packWriter) (Name, error) {
+// write makes one pack of w durable, pinned by all holds, enters it and returns
+// its name. An object that stands under the pack's name already and is not the
+// same is left alone: the next generation is written.
+func (x *packs) write(ctx context.Context, holds []*hold, w *packWriter) (Name, error) {
 	id, size, parts := w.seal()
 	name, resident := Name{Tenant: x.tenant, Kind: KindPack, ID: id}, false
 	for n, err := range x.b.List(ctx, x.tenant, KindPack, id[:]) {
@@ -383,7 +392,12 @@ func (x *packs) write(ctx context.Context, w *packWriter) (Name, error) {
 		}
 		name, resident = n, true
 	}
-	if resident {
+	latest := name
+	name, err := pinAll(ctx, holds, name)
+	if err != nil {
+		return name, err
+	}
+	if resident && name == latest {
 		same, err := x.same(ctx, name, size, partsReader(parts))
 		if err != nil {
 			return name, err
@@ -393,6 +407,9 @@ func (x *packs) write(ctx context.Context, w *packWriter) (Name, error) {
 			return name, &Error{Op: "heal", Name: name, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
 		case !same:
 			name.Gen++
+			if name, err = pinAll(ctx, holds, name); err != nil {
+				return name, err
+			}
 		}
 	}
 	if err := x.b.Put(ctx, name, partsReader(parts), size); err != nil {

@@ -52,11 +52,19 @@ type Info struct {
 // DefaultCacheBytes is the room for verified bytes when Options asks for none.
 const DefaultCacheBytes = 16 << 20
 
+// DefaultIndexBytes is the room for the index over packs when Options asks for
+// none.
+const DefaultIndexBytes = 32 << 20
+
 // Options adjusts a Store. The zero Options is a good one.
 type Options struct {
 	// CacheBytes bounds the verified bytes kept in memory for further reads:
 	// 0 is DefaultCacheBytes, a negative number is none.
 	CacheBytes int64
+	// IndexBytes is about what the index over packs takes in memory, for each
+	// tenant that is in use and however many blobs there are: 0 is
+	// DefaultIndexBytes. Some 200 bytes for each pack come on top.
+	IndexBytes int64
 	// Leases keeps what batches have put from a sweep. Without it the Store must
 	// not be swept while it is written.
 	Leases Leases
@@ -67,6 +75,7 @@ type Options struct {
 type Store struct {
 	b      Backend
 	cache  *cache
+	index  int64   // bytes of memory for the index over one tenant's packs
 	leases *keeper // nil without Leases
 
 	mu    sync.Mutex
@@ -79,6 +88,7 @@ func New(b Backend, opts Options) *Store {
 	s := &Store{
 		b:     b,
 		cache: newCache(cmp.Or(opts.CacheBytes, DefaultCacheBytes)),
+		index: max(0, cmp.Or(opts.IndexBytes, DefaultIndexBytes)),
 		packs: make(map[Tenant]*packs),
 	}
 	s.leases = newKeeper(opts.Leases, s.doubtDurable)
@@ -97,7 +107,9 @@ func (s *Store) doubtDurable() {
 	defer s.mu.Unlock()
 	for _, x := range s.packs {
 		x.mu.Lock()
-		clear(x.durable)
+		for i := range x.infos {
+			x.infos[i].durable = false
+		}
 		x.mu.Unlock()
 	}
 }
@@ -107,15 +119,15 @@ func (s *Store) packsOf(tenant Tenant) *packs {
 	defer s.mu.Unlock()
 	x := s.packs[tenant]
 	if x == nil {
-		x = newPacks(s.b, tenant)
+		x = newPacks(s.b, tenant, newPageCache(s.index/2), limitsOf(s.index))
 		s.packs[tenant] = x
 	}
 	return x
 }
 
-// Damaged returns the packs that were passed over so far because they could not
-// be read, ordered by name. Packs are looked at when a small blob is first
-// needed; [Store.Scan] looks at once.
+// Damaged returns the packs and index files that were passed over so far because
+// they could not be read, ordered by name. They are looked at when a small blob
+// is first needed; [Store.Scan] looks at once.
 func (s *Store) Damaged() []Damage {
 	s.mu.Lock()
 	all := make([]*packs, 0, len(s.packs))
@@ -135,7 +147,8 @@ func (s *Store) Damaged() []Damage {
 	return out
 }
 
-// Scan reads the footers of a tenant's packs that this Store has not seen.
+// Scan reads the footers of a tenant's packs that this Store has not seen and
+// that no index file has.
 // Damaged ones are no error; see [Store.Damaged].
 func (s *Store) Scan(ctx context.Context, tenant Tenant) error {
 	return s.packsOf(tenant).refresh(ctx)
@@ -193,7 +206,7 @@ func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size 
 		return fail(pack, err)
 	}
 	for _, d := range s.Damaged() {
-		if d.Name.Tenant != tenant {
+		if d.Name.Tenant != tenant || d.Name.Kind != KindPack {
 			continue
 		}
 		if unlessDamage(d.Err) == nil {
