@@ -61,7 +61,7 @@ var graph = map[string]row{
 	},
 	"cas": {
 		ours:   []string{"merkle"},
-		others: []string{"github.com/hashicorp/golang-lru/v2", "github.com/zeebo/blake3"},
+		others: []string{"github.com/hashicorp/golang-lru/v2", "github.com/klauspost/compress/zstd", "github.com/zeebo/blake3"},
 		why:    "cas stores blobs; what they mean, who signed them and who may read them is above it",
 	},
 	"cas/castest": {ours: []string{"merkle", "cas"}, why: "castest is the contract of a Backend, and knows no single one"},

@@ -138,10 +138,7 @@ func (r packRun) header() []byte {
 
 // decode returns a run's raw bytes, exactly as many as the footer says.
 func (r packRun) decode(stored []byte) ([]byte, error) {
-	if r.codec != codecRaw || r.raw != uint32(len(stored)) {
-		return nil, fmt.Errorf("%w: a run of codec %d", errPack, r.codec)
-	}
-	return stored, nil
+	return decodeRun(r.codec, r.raw, stored, nil)
 }
 
 // one is the sequence of one root.

@@ -13,7 +13,7 @@ import (
 	"leafproof/merkle"
 )
 
-// A pack holds many small blobs in one immutable object. All integers are
+// A pack holds many small blobs and chunks in one immutable object. All integers are
 // little-endian.
 //
 //	header   16  "lfpack1\n", version u32 = 1, 0 u32
@@ -42,11 +42,9 @@ const (
 	// their footer entries in one that is written.
 	maxPack    = 64 << 20
 	maxPending = 16 << 20
-	// runSize is the raw size at which a run is closed: neighbouring blobs
-	// share a run so that a later codec finds something to compress.
+	// runSize is the raw size at which a run is closed: neighbouring chunks
+	// share a run so that the codec finds something to compress.
 	runSize = 64 << 10
-
-	codecRaw = 0
 )
 
 // errPack says that an object is no well-formed pack.
@@ -69,25 +67,56 @@ type packKey struct {
 
 // packWriter gathers blobs for one pack. The zero value is empty.
 type packWriter struct {
-	runs [][]byte // raw bytes; the last one is open
+	runs []newRun
+	open int // number of the run that small blobs go to, plus 1
 	keys map[merkle.Root]packKey
-	size int // bytes of the blobs and of their footer entries
+	size int // stored bytes, and those of the footer entries
+}
+
+// newRun is a run to be written. A compressed one is complete.
+type newRun struct {
+	codec  uint32
+	raw    uint32
+	stored []byte
+	sum    [32]byte // of stored; zero: not computed yet
+
+	complete bool // it was added as a whole, by addRun
 }
 
 // add appends a blob of at most one group that is not in the pack yet. It
 // copies p.
 func (w *packWriter) add(root merkle.Root, p []byte) {
-	last := len(w.runs) - 1
-	if last < 0 || len(w.runs[last])+len(p) > runSize {
-		w.runs = append(w.runs, make([]byte, 0, max(len(p), 4096)))
-		last++
+	if w.open == 0 || len(w.runs[w.open-1].stored)+len(p) > runSize {
+		w.runs = append(w.runs, newRun{stored: make([]byte, 0, max(len(p), 4096))})
+		w.open = len(w.runs)
 	}
+	r := &w.runs[w.open-1]
+	w.enter(packKey{root, uint32(w.open - 1), r.raw, uint32(len(p))})
+	r.stored = append(r.stored, p...)
+	r.raw += uint32(len(p))
+	w.size += len(p)
+}
+
+// addRun appends a complete run with the blobs that lie in it. Those that the
+// pack has already stay where they are. It keeps r.stored.
+func (w *packWriter) addRun(r newRun, keys []packKey) {
+	r.complete = true
+	w.runs = append(w.runs, r)
+	w.size += len(r.stored) + runHeaderSize + runEntrySize
+	for _, k := range keys {
+		if _, ok := w.keys[k.root]; !ok {
+			k.run = uint32(len(w.runs) - 1)
+			w.enter(k)
+		}
+	}
+}
+
+func (w *packWriter) enter(k packKey) {
 	if w.keys == nil {
 		w.keys = make(map[merkle.Root]packKey)
 	}
-	w.keys[root] = packKey{root, uint32(last), uint32(len(w.runs[last])), uint32(len(p))}
-	w.runs[last] = append(w.runs[last], p...)
-	w.size += len(p) + keyEntrySize
+	w.keys[k.root] = k
+	w.size += keyEntrySize
 }
 
 // get returns the bytes of a blob in the pack; the caller must not change them.
@@ -96,7 +125,32 @@ func (w *packWriter) get(root merkle.Root) ([]byte, bool) {
 	if !ok {
 		return nil, false
 	}
-	return w.runs[k.run][k.off : k.off+k.length : k.off+k.length], true
+	r := w.runs[k.run]
+	raw, err := decodeRun(r.codec, r.raw, r.stored, nil)
+	if err != nil {
+		return nil, false // not one that encodeRun made
+	}
+	return raw[k.off : k.off+k.length : k.off+k.length], true
+}
+
+// list returns the runs and the keys as the footer has them.
+func (w *packWriter) list() ([]packRun, []packKey) {
+	runs := make([]packRun, len(w.runs))
+	next := int64(packHeaderSize)
+	for i := range w.runs {
+		r := &w.runs[i]
+		if r.sum == ([32]byte{}) {
+			r.sum = blake3.Sum256(r.stored)
+		}
+		runs[i] = packRun{next + runHeaderSize, r.codec, r.raw, uint32(len(r.stored)), r.sum}
+		next = runs[i].offset + int64(len(r.stored))
+	}
+	keys := make([]packKey, 0, len(w.keys))
+	for _, k := range w.keys {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b packKey) int { return bytes.Compare(a.root[:], b.root[:]) })
+	return runs, keys
 }
 
 // seal returns the pack's ID, its length and its bytes, which share memory with
@@ -109,26 +163,21 @@ func (w *packWriter) seal() (id merkle.Root, size int64, parts [][]byte) {
 	parts = append(parts, header)
 	offset := int64(len(header))
 
-	footer := make([]byte, 0, 8+len(w.runs)*runEntrySize+len(w.keys)*keyEntrySize)
-	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(w.runs)))
-	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(w.keys)))
-	for _, raw := range w.runs {
-		sum := blake3.Sum256(raw)
-		lengths := make([]byte, 0, runHeaderSize)
-		lengths = binary.LittleEndian.AppendUint32(lengths, codecRaw)
-		lengths = binary.LittleEndian.AppendUint32(lengths, uint32(len(raw)))
-		lengths = binary.LittleEndian.AppendUint32(lengths, uint32(len(raw)))
-		footer = binary.LittleEndian.AppendUint64(footer, uint64(offset+runHeaderSize))
-		footer = append(footer, lengths...)
-		footer = append(footer, sum[:]...)
-		parts = append(parts, append(lengths, sum[:]...), raw)
-		offset += int64(runHeaderSize + len(raw))
+	runs, keys := w.list()
+	footer := make([]byte, 0, 8+len(runs)*runEntrySize+len(keys)*keyEntrySize)
+	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(runs)))
+	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(keys)))
+	for i, r := range runs {
+		head := make([]byte, 0, runHeaderSize)
+		head = binary.LittleEndian.AppendUint32(head, r.codec)
+		head = binary.LittleEndian.AppendUint32(head, r.raw)
+		head = binary.LittleEndian.AppendUint32(head, r.stored)
+		head = append(head, r.sum[:]...)
+		footer = binary.LittleEndian.AppendUint64(footer, uint64(r.offset))
+		footer = append(footer, head...)
+		parts = append(parts, head, w.runs[i].stored)
+		offset = r.offset + int64(r.stored)
 	}
-	keys := make([]packKey, 0, len(w.keys))
-	for _, k := range w.keys {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b packKey) int { return bytes.Compare(a.root[:], b.root[:]) })
 	for _, k := range keys {
 		footer = append(footer, k.root[:]...)
 		footer = binary.LittleEndian.AppendUint32(footer, k.run)
@@ -223,10 +272,12 @@ func parseFooter(p []byte, limit int64) ([]packRun, []packKey, error) {
 			stored: binary.LittleEndian.Uint32(p[16:]),
 			sum:    [32]byte(p[20:]),
 		}
-		if run.codec != codecRaw {
+		switch {
+		case run.codec == codecRaw && run.raw != run.stored, run.codec == codecZstd && (run.raw <= run.stored || run.raw > maxRun):
+			return bad(fmt.Sprintf("run %d has lengths that its codec does not give", i))
+		case run.codec != codecRaw && run.codec != codecZstd:
 			return bad(fmt.Sprintf("codec %d is unknown to this version", run.codec))
-		}
-		if run.offset != next+runHeaderSize || int64(run.stored) > limit-run.offset || run.raw != run.stored {
+		case run.offset != next+runHeaderSize || int64(run.stored) > limit-run.offset:
 			return bad(fmt.Sprintf("run %d lies outside it", i))
 		}
 		next = run.offset + int64(run.stored)
