@@ -1,0 +1,92 @@
+package cas
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// How the bytes of a run are stored.
+const (
+	codecRaw  = 0 // as they are
+	codecZstd = 1 // one zstd frame, shorter than the raw bytes
+)
+
+// maxRun bounds the raw bytes of a run that is compressed: what decoding one may
+// take, whatever its frame declares.
+const maxRun = maxChunk
+
+// The zstd codecs of this process. Both are safe for concurrent use, keep their
+// tables, and run on the goroutine of the caller. The frames have no checksum of
+// their own: runs and chunks have digests.
+var (
+	zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
+		e, err := zstd.NewWriter(nil,
+			zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderCRC(false), zstd.WithWindowSize(maxRun),
+			zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			panic(err) // an option is out of its range
+		}
+		return e
+	})
+	zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
+		d, err := zstd.NewReader(nil,
+			zstd.WithDecoderMaxMemory(maxRun), zstd.WithDecoderMaxWindow(maxRun), zstd.WithDecodeAllCapLimit(true),
+			zstd.WithDecoderConcurrency(runtime.GOMAXPROCS(0)), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			panic(err)
+		}
+		return d
+	})
+)
+
+// encodeRun returns the codec and the bytes to store for a run: raw itself where
+// compressing does not save a sixteenth of it, else bytes appended to room, which
+// should have none.
+func encodeRun(raw, room []byte) (uint32, []byte) {
+	if len(raw) > maxRun {
+		return codecRaw, raw
+	}
+	if p := zstdEncoder().EncodeAll(raw, room); len(p) <= len(raw)-len(raw)/16 && len(p) < len(raw) {
+		return codecZstd, p
+	}
+	return codecRaw, raw
+}
+
+// decodeRun returns the raw bytes of a run, exactly as many as its pack says.
+// Anything else is errPack. It takes no more memory than that, and at most
+// maxRun, whatever the stored bytes declare; room may be given for it.
+func decodeRun(codec, raw uint32, stored, room []byte) ([]byte, error) {
+	switch {
+	case codec == codecRaw && raw == uint32(len(stored)):
+		return stored, nil
+	case codec != codecZstd || raw > maxRun:
+		return nil, fmt.Errorf("%w: a run of codec %d with %d raw bytes", errPack, codec, raw)
+	}
+	if cap(room) < int(raw) {
+		room = make([]byte, 0, raw)
+	}
+	p, err := zstdDecoder().DecodeAll(stored, room[:0:raw])
+	if err == nil && len(p) != int(raw) {
+		err = fmt.Errorf("%d bytes, not %d", len(p), raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: a compressed run: %w", errPack, err)
+	}
+	return p, nil
+}
+
+// readRun returns the raw bytes of the compressed run that a blob lies in.
+func (x *packs) readRun(ctx context.Context, name Name, p place) ([]byte, error) {
+	if p.raw > maxRun || p.stored > p.raw || uint64(p.off)+uint64(p.length) > uint64(p.raw) {
+		return nil, fmt.Errorf("%w: a run or a blob in it larger than can be", errPack)
+	}
+	stored, err := x.readRange(ctx, name, int64(p.at), p.stored)
+	if err != nil {
+		return nil, err
+	}
+	return decodeRun(p.codec, p.raw, stored, nil)
+}
