@@ -62,7 +62,7 @@ func WriteBody(w io.Writer, t *Tree, data io.ReaderAt, set LeafSet) error {
 const (
 	maxWindow = 256 << 10 // bytes of the blob read at once
 	maxOut    = 64 << 10  // bytes gathered for one Write
-	nodeBlock = 4 << 10   // bytes of the outboard read at once
+	nodeBlock = 2 << 10   // bytes of the outboard read at once
 )
 
 // bodyWriter is one body being written.
@@ -116,6 +116,9 @@ func (b *bodyWriter) loadEdge() error {
 	for hi-lo > 1 {
 		lo += split(hi - lo)
 		b.edge = append(b.edge, edge{lo: lo})
+		if _, ok := nodePlace(b.t.size, lo, hi); ok {
+			break // what lies below is stored too
+		}
 	}
 	for i := len(b.edge) - 1; i >= 0; i-- {
 		e := &b.edge[i]

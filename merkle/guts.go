@@ -60,8 +60,12 @@ func leavesCV(p []byte, leaf int64, root bool) cv {
 	case len(p) == GroupSize:
 		return finish(guts.CompressBuffer((*[GroupSize]byte)(p), GroupSize, &guts.IV, uint64(leaf), 0), root)
 	}
-	// The vector code reads a whole group whatever the length, so a shorter one
-	// is hashed from a copy.
+	// The vector code reads a whole group whatever the length and leaves out what
+	// is too much, so a shorter one is hashed from a copy, unless its memory goes
+	// on for so long.
+	if cap(p) >= GroupSize {
+		return finish(guts.CompressBuffer((*[GroupSize]byte)(p[:GroupSize]), len(p), &guts.IV, uint64(leaf), 0), root)
+	}
 	var group [GroupSize]byte
 	n := copy(group[:], p)
 	return finish(guts.CompressBuffer(&group, n, &guts.IV, uint64(leaf), 0), root)

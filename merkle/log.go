@@ -234,7 +234,7 @@ func RecoverLog(ctx context.Context, data io.ReaderAt, size int64, log LogFile, 
 type logScan struct {
 	peaks
 	nodes io.ReaderAt
-	buf   [nodeBlock]byte
+	buf   [4096]byte
 	have  []byte
 	at    int64 // of what follows have
 	short bool  // the log ended too early

@@ -9,7 +9,7 @@ import (
 )
 
 // BodyReader verifies a body while it reads it. Its memory is one buffer of
-// 64 KiB and a few values for each level of the tree, whatever the body says of
+// 20 KiB and a few values for each level of the tree, whatever the body says of
 // itself.
 type BodyReader struct {
 	r     io.Reader
@@ -37,9 +37,10 @@ type subtree struct {
 	root   bool
 }
 
-// maxBuffer is a few groups, so that little is moved when a group straddles the
-// end of the buffer.
-const maxBuffer = 4 * GroupSize
+// maxBuffer is a group and a little, which is read ahead so that the parents
+// before the next group come with this one. What was read ahead is moved to the
+// front for the next group, so it is no more than that.
+const maxBuffer = GroupSize + 4<<10
 
 // NewBodyReader returns a BodyReader of the lps1 body in r that proves the
 // leaves of set under root. The set is the reader's own or comes from something

@@ -116,40 +116,54 @@ func (r *nodeReader) value(lo, hi int64) (cv, error) {
 }
 
 // nodeReader reads nodes of a tree's outboard for one operation. It reads whole
-// blocks of its buffer's size, for neighbours in the log are neighbours in the
-// tree.
+// blocks, for neighbours in the log are neighbours in the tree, and keeps two:
+// on the way down the children of a node stand in different ones.
 type nodeReader struct {
-	t    *Tree
-	buf  []byte // a multiple of nodeSize
+	t      *Tree
+	blocks [2]block
+	last   int // the one that was used last
+}
+
+// block is a part of an outboard.
+type block struct {
+	buf  []byte // a multiple of nodeSize; both blocks have the same length
 	have []byte // the valid start of buf
 	at   int64  // its offset in the outboard
 }
 
-func newNodeReader(t *Tree, block int) *nodeReader {
-	return &nodeReader{t: t, buf: make([]byte, block)}
+func newNodeReader(t *Tree, size int) *nodeReader {
+	buf := make([]byte, 2*size)
+	return &nodeReader{t: t, blocks: [2]block{{buf: buf[:size]}, {buf: buf[size:]}}}
 }
+
+func (b *block) has(off int64) bool { return off >= b.at && off+nodeSize <= b.at+int64(len(b.have)) }
 
 // node returns one node.
 func (r *nodeReader) node(index int64) (cv, error) {
 	off := index * nodeSize
-	if off < r.at || off+nodeSize > r.at+int64(len(r.have)) {
-		if err := r.load(off); err != nil {
-			return cv{}, &Error{"read outboard", off, err}
+	b := &r.blocks[r.last]
+	if !b.has(off) {
+		r.last = 1 - r.last
+		b = &r.blocks[r.last]
+		if !b.has(off) {
+			if err := b.load(r.t.nodes, off); err != nil {
+				return cv{}, &Error{"read outboard", off, err}
+			}
 		}
 	}
-	return getCV(r.have[off-r.at:]), nil
+	return getCV(b.have[off-b.at:]), nil
 }
 
 // load reads the block that holds the node at off.
-func (r *nodeReader) load(off int64) error {
-	r.have = nil
-	if r.t.nodes == nil {
+func (b *block) load(nodes io.ReaderAt, off int64) error {
+	b.have = nil
+	if nodes == nil {
 		return fmt.Errorf("%w: there is none", ErrMalformed)
 	}
-	r.at = off - off%int64(len(r.buf))
-	n, err := r.t.nodes.ReadAt(r.buf, r.at)
-	if int64(n) >= off-r.at+nodeSize {
-		r.have = r.buf[:n]
+	b.at = off - off%int64(len(b.buf))
+	n, err := nodes.ReadAt(b.buf, b.at)
+	if int64(n) >= off-b.at+nodeSize {
+		b.have = b.buf[:n]
 		return nil
 	}
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
