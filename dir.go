@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/spf13/afero"
 
@@ -213,7 +216,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	if err != nil {
 		return nil, err
 	}
-	opened(lock.Close)
+	opened(func() error { return lock.Close() }) // an upgrade takes another one
 
 	c := config{authority: OwnerOnly()}
 	if err := loadKeys(dir, &c); err != nil {
@@ -225,7 +228,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	}
 	opened(backend.Close)
 	c.objects = cas.New(backend, cas.Options{})
-	cat, err := openCatalogue(filepath.Join(dir, catalogueFile))
+	cat, err := openCatalogue(ctx, dir, &lock)
 	if err != nil {
 		return nil, err
 	}
@@ -246,8 +249,36 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	return s, nil
 }
 
-func openCatalogue(path string) (catalogue.Catalogue, error) {
+// openCatalogue opens the catalogue of the store in dir, which is locked, and
+// upgrades an older one first. That takes the lock for this process alone.
+func openCatalogue(ctx context.Context, dir string, lock **flock.Lock) (catalogue.Catalogue, error) {
+	path := filepath.Join(dir, catalogueFile)
 	cat, err := catalogue.OpenSQLite(path)
+	for begin := time.Now(); errors.Is(err, catalogue.ErrOlder); {
+		upErr := upgradeCatalogue(dir, *lock)
+		if errors.Is(upErr, flock.ErrHeld) && time.Since(begin) < upgradePatience {
+			// Another process has it open, perhaps to upgrade it.
+			if err := sleep(ctx, time.Millisecond+mathrand.N(20*time.Millisecond)); err != nil {
+				return nil, err
+			}
+		} else if errors.Is(upErr, flock.ErrHeld) {
+			return nil, fmt.Errorf("%s must be upgraded, but other processes use it: %w", path, upErr)
+		}
+		shared, lockErr := flock.Shared(filepath.Join(dir, lockFile))
+		switch {
+		case errors.Is(lockErr, flock.ErrHeld) && time.Since(begin) < upgradePatience:
+			continue
+		case lockErr != nil:
+			return nil, lockErr
+		}
+		*lock = shared
+		if cat, err = catalogue.OpenSQLite(path); upErr != nil && errors.Is(err, catalogue.ErrOlder) && !errors.Is(upErr, flock.ErrHeld) {
+			if !cannotWrite(upErr) {
+				return nil, upErr
+			}
+			cat, err = catalogue.OpenAsItStands(path)
+		}
+	}
 	switch {
 	case errors.Is(err, catalogue.ErrMissing), errors.Is(err, catalogue.ErrDamaged):
 		return nil, fmt.Errorf("%w: %w", ErrCatalogue, err)
@@ -257,6 +288,42 @@ func openCatalogue(path string) (catalogue.Catalogue, error) {
 		return nil, wireError("", err)
 	}
 	return cat, nil
+}
+
+// upgradePatience is how long an upgrade waits for other processes to close the
+// store.
+const upgradePatience = 5 * time.Second
+
+// upgradeCatalogue gives up the lock and upgrades under one for itself alone.
+func upgradeCatalogue(dir string, lock *flock.Lock) error {
+	if err := lock.Close(); err != nil {
+		return err
+	}
+	alone, err := flock.Exclusive(filepath.Join(dir, lockFile))
+	if err != nil {
+		return err
+	}
+	return errors.Join(catalogue.UpgradeSQLite(filepath.Join(dir, catalogueFile)), alone.Close())
+}
+
+// cannotWrite says that the store's disk is full or may not be written.
+func cannotWrite(err error) bool {
+	for _, is := range []error{catalogue.ErrFull, catalogue.ErrReadOnly, fs.ErrPermission, syscall.EROFS, syscall.ENOSPC} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// sleep waits, unless ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 func readFormat(dir string) (format, error) {

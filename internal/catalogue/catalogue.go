@@ -47,13 +47,20 @@ type Artifact struct {
 // it works on one state: what one call committed every later call sees, in this
 // process and in others.
 type Catalogue interface {
+	Book
 	// Publish makes an artifact exist; when it returns nil, the row survives a
 	// crash. Publishing is once per artifact id: the same manifest id again
 	// changes nothing and is not an error, another one is [ErrExists], and an id
 	// that was deleted is [ErrDeleted]. A commit with an unknown outcome is
 	// looked up, so that an error means the artifact does not exist now. The
-	// fields Seq, DeletedAt and DeleteReason of a are ignored.
+	// fields Seq, DeletedAt and DeleteReason of a are ignored. It asks for no
+	// lease: a sweep must be impossible meanwhile, or what the artifact rests on
+	// be safe from it.
 	Publish(ctx context.Context, a Artifact) error
+	// PublishUnder is Publish for what was put under a lease. If the lease is
+	// lost or gone the artifact is not published, and the error is [ErrLease]:
+	// both are looked at in one transaction.
+	PublishUnder(ctx context.Context, lease string, a Artifact) error
 	// Artifact returns the row of an id, or [ErrNotFound]. The row of a deleted
 	// artifact is returned too, with DeletedAt set.
 	Artifact(ctx context.Context, id string) (Artifact, error)
@@ -64,6 +71,9 @@ type Catalogue interface {
 	// Tenants returns the tenants that have artifacts which are not deleted, in
 	// the order of their bytes.
 	Tenants(ctx context.Context) ([]string, error)
+	// TenantsEver returns all tenants that artifacts were ever published for, in
+	// the order of their bytes.
+	TenantsEver(ctx context.Context) ([]string, error)
 	// Delete ends an artifact. Its row stays, and its id is never free again.
 	// Deleting it again changes nothing and is not an error. An unknown id is
 	// ErrNotFound.
@@ -93,6 +103,8 @@ var (
 
 	ErrMissing  = errors.New("there is no catalogue")
 	ErrDamaged  = errors.New("the catalogue is damaged")
+	ErrOlder    = errors.New("the catalogue was made by an older leafproof and must be upgraded")
+	ErrLease    = errors.New("the writer's lease was lost to a sweep")
 	ErrNewer    = errors.New("the catalogue was made by a newer leafproof")
 	ErrReadOnly = errors.New("the catalogue cannot be written")
 	ErrFull     = errors.New("no space left for the catalogue")

@@ -16,11 +16,12 @@ type Memory struct {
 	clock  time.Time
 	store  string
 	closed bool
+	book   book
 }
 
 // NewMemory returns an empty catalogue of a new store.
 func NewMemory() *Memory {
-	return &Memory{byID: map[string]int{}, bySeal: map[string]bool{}, store: newStoreID()}
+	return &Memory{byID: map[string]int{}, bySeal: map[string]bool{}, store: newStoreID(), book: newBook()}
 }
 
 // open locks m. The caller unlocks it, also on an error.
@@ -34,6 +35,11 @@ func (m *Memory) open(ctx context.Context) error {
 
 // Publish implements [Catalogue].
 func (m *Memory) Publish(ctx context.Context, a Artifact) error {
+	return m.publish(ctx, a, func() error { return nil })
+}
+
+// publish publishes a, if may allows a new row.
+func (m *Memory) publish(ctx context.Context, a Artifact, may func() error) error {
 	err := m.open(ctx)
 	defer m.mu.Unlock()
 	if err != nil {
@@ -47,6 +53,9 @@ func (m *Memory) Publish(ctx context.Context, a Artifact) error {
 	}
 	if m.bySeal[a.ManifestID] {
 		return &Error{Op: "publish", Subject: a.ArtifactID, Err: ErrExists, Detail: "its manifest belongs to another artifact"}
+	}
+	if err := may(); err != nil {
+		return err
 	}
 	a = a.clone()
 	a.DeletedAt, a.DeleteReason, a.Seq = nil, "", int64(len(m.rows)+1)
@@ -90,6 +99,15 @@ func (m *Memory) List(ctx context.Context, tenant string, after int64, limit int
 
 // Tenants implements [Catalogue].
 func (m *Memory) Tenants(ctx context.Context) ([]string, error) {
+	return m.tenants(ctx, func(a Artifact) bool { return a.DeletedAt == nil })
+}
+
+// TenantsEver implements [Catalogue].
+func (m *Memory) TenantsEver(ctx context.Context) ([]string, error) {
+	return m.tenants(ctx, func(Artifact) bool { return true })
+}
+
+func (m *Memory) tenants(ctx context.Context, counts func(Artifact) bool) ([]string, error) {
 	err := m.open(ctx)
 	defer m.mu.Unlock()
 	if err != nil {
@@ -97,7 +115,7 @@ func (m *Memory) Tenants(ctx context.Context) ([]string, error) {
 	}
 	var tenants []string
 	for _, a := range m.rows {
-		if a.DeletedAt == nil {
+		if counts(a) {
 			tenants = append(tenants, a.Tenant)
 		}
 	}

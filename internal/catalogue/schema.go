@@ -15,13 +15,15 @@ const (
 	applicationID = 0x4c506374
 	// schemaVersion is the newest schema that this package knows, in
 	// SQLite's user_version.
-	schemaVersion = 1
+	schemaVersion = 2
+	// oldestVersion is the oldest one that can be read, and upgraded.
+	oldestVersion = 1
 	// pageBytes is the size of an SQLite page.
 	pageBytes = 4096
 )
 
 // schema is what a new catalogue holds. Times are microseconds since 1970 in
-// UTC. A row is never removed: seq and artifact_id are used once.
+// UTC. A row of artifacts is never removed: seq and artifact_id are used once.
 const schema = `
 CREATE TABLE meta (
 	one          INTEGER PRIMARY KEY CHECK (one = 1),
@@ -51,7 +53,7 @@ CREATE TABLE artifacts (
 ) STRICT;
 
 CREATE INDEX artifacts_of_tenant ON artifacts (tenant, seq) WHERE state = 'committed';
-`
+` + bookSchema
 
 // newStoreID returns an id of 130 random bits that fits where the names of
 // tenants and principals do.
@@ -61,6 +63,7 @@ const (
 	hintInit   = "make a store with: leafproof init"
 	hintRepair = "restore the catalogue from a backup; the artifacts themselves are not in this file"
 	hintNewer  = "use the leafproof that made this store, or a newer one"
+	hintOlder  = "it is upgraded when the store is opened and no other process has it open"
 	hintWrite  = "a catalogue needs a folder that it may write, also for reading"
 	hintSpace  = "make room on the disk, or make it writable; reading goes on"
 	hintInUse  = "another process holds the catalogue for too long; try again"
@@ -108,7 +111,7 @@ func checkSchema(path string, id, version int64) error {
 			Op: "open", Subject: path, Err: ErrNewer, Hint: hintNewer,
 			Detail: fmt.Sprintf("its schema has version %d, the newest known here is %d", version, schemaVersion),
 		}
-	case version != schemaVersion:
+	case version < oldestVersion:
 		return damaged(path, fmt.Sprintf("its schema has version %d", version))
 	}
 	return nil

@@ -32,13 +32,15 @@ type SQLite struct {
 	writer *writer
 	stmts  statements
 	store  string
+	// version is that of the schema.
+	version int64
 	// clock is the latest time that Now returned, in microseconds.
 	clock  atomic.Int64
 	closed atomic.Bool
 }
 
 // statements are prepared once; database/sql keeps one per connection.
-type statements struct{ artifact, list, tenants, epoch, clock *sql.Stmt }
+type statements struct{ artifact, list, tenants, epoch, clock, sweep *sql.Stmt }
 
 // busyTimeout is how long a call waits for other processes. A test shortens it.
 var busyTimeout = 10 * time.Second
@@ -63,7 +65,8 @@ func CreateSQLite(path string) (*SQLite, error) {
 // OpenSQLite opens the catalogue at path. It never makes one: a missing file is
 // [ErrMissing], an empty, zero-filled, cut or foreign one [ErrDamaged], one with
 // a schema that this package does not know [ErrNewer], and one that can neither
-// be written nor read as it stands [ErrReadOnly]. Their [Error] has a Hint.
+// be written nor read as it stands [ErrReadOnly]. Their [Error] has a Hint. One
+// with an older schema is [ErrOlder], for [UpgradeSQLite].
 //
 // SQLite wants to write beside the file even to read it. Where it cannot, on a
 // full or read-only disk, and no other process has left a log of changes beside
@@ -74,11 +77,27 @@ func OpenSQLite(path string) (*SQLite, error) {
 		return nil, err
 	}
 	s, err := openSQLite(path, "mode=rw", "_pragma=query_only(1)")
+	if err == nil && s.version < schemaVersion {
+		return nil, errors.Join(&Error{
+			Op: "open", Subject: path, Err: ErrOlder, Hint: hintOlder,
+			Detail: fmt.Sprintf("its schema has version %d, this program needs %d", s.version, schemaVersion),
+		}, s.Close())
+	}
 	if err == nil || !cannotWrite(err) || !emptyWAL(path) {
 		return s, err
 	}
-	asItStands, readErr := openSQLite(path, "mode=ro", "immutable=1")
+	asItStands, readErr := OpenAsItStands(path)
 	if readErr != nil {
+		return nil, err
+	}
+	return asItStands, nil
+}
+
+// OpenAsItStands opens the catalogue at path for reading only, without a look at
+// what other processes change. It takes older schemas too.
+func OpenAsItStands(path string) (*SQLite, error) {
+	asItStands, err := openSQLite(path, "mode=ro", "immutable=1")
+	if err != nil {
 		return nil, err
 	}
 	asItStands.writer.failed = &Error{
@@ -117,6 +136,7 @@ func (s *SQLite) load() error {
 	if err := checkSchema(s.path, id, version); err != nil {
 		return err
 	}
+	s.version = version
 	if err := s.reads.QueryRowContext(ctx, `SELECT store_id FROM meta WHERE one = 1`).Scan(&s.store); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
 			err = fmt.Errorf("%w: it does not name its store", ErrDamaged)
@@ -130,7 +150,11 @@ func (s *SQLite) load() error {
 		&s.stmts.tenants: `SELECT DISTINCT tenant FROM artifacts WHERE state = 'committed' ORDER BY tenant`,
 		&s.stmts.epoch:   `SELECT policy_epoch FROM meta WHERE one = 1`,
 		&s.stmts.clock:   `SELECT clock FROM meta WHERE one = 1`,
+		&s.stmts.sweep:   `SELECT epoch FROM sweep WHERE one = 1`,
 	} {
+		if stmt == &s.stmts.sweep && version < schemaVersion {
+			continue
+		}
 		var err error
 		if *stmt, err = s.reads.PrepareContext(ctx, text); err != nil {
 			return s.openFailed(err)
@@ -150,12 +174,35 @@ func (s *SQLite) openFailed(err error) error {
 // Publish implements [Catalogue]. Calls that come at the same time share one
 // commit.
 func (s *SQLite) Publish(ctx context.Context, a Artifact) error {
+	return s.publish(ctx, a, func(context.Context, *writer) error { return nil })
+}
+
+// PublishUnder implements [Catalogue].
+func (s *SQLite) PublishUnder(ctx context.Context, lease string, a Artifact) error {
+	return s.publish(ctx, a, func(ctx context.Context, w *writer) error {
+		return w.live(ctx, "publish "+a.ArtifactID+" under", lease)
+	})
+}
+
+// publish publishes a, if may allows a new row.
+func (s *SQLite) publish(ctx context.Context, a Artifact, may func(context.Context, *writer) error) error {
 	if err := a.check(); err != nil {
 		return err
 	}
 	return s.write(ctx, &job{
 		op: "publish", subject: a.ArtifactID,
-		do: func(ctx context.Context, w *writer) error { return w.insert(ctx, a) },
+		do: func(ctx context.Context, w *writer) error {
+			switch old, err := w.row(ctx, a.ArtifactID); {
+			case err == nil:
+				return republish(old, a)
+			case !errors.Is(err, sql.ErrNoRows):
+				return err
+			}
+			if err := may(ctx, w); err != nil {
+				return err
+			}
+			return w.insert(ctx, a)
+		},
 		applied: func(ctx context.Context) (bool, error) {
 			row, err := s.Artifact(ctx, a.ArtifactID)
 			if errors.Is(err, ErrNotFound) {
@@ -227,7 +274,15 @@ func (s *SQLite) List(ctx context.Context, tenant string, after int64, limit int
 
 // Tenants implements [Catalogue].
 func (s *SQLite) Tenants(ctx context.Context) ([]string, error) {
-	rows, err := s.stmts.tenants.QueryContext(ctx)
+	return s.tenants(s.stmts.tenants.QueryContext(ctx))
+}
+
+// TenantsEver implements [Catalogue].
+func (s *SQLite) TenantsEver(ctx context.Context) ([]string, error) {
+	return s.tenants(s.reads.QueryContext(ctx, `SELECT DISTINCT tenant FROM artifacts ORDER BY tenant`))
+}
+
+func (s *SQLite) tenants(rows *sql.Rows, err error) ([]string, error) {
 	if err != nil {
 		return nil, s.fail("list the tenants of", s.path, err)
 	}

@@ -41,6 +41,14 @@ func TestCatalogue(t *testing.T) {
 			{"Now/never goes back", clockForward},
 			{"StoreID/is a name", storeID},
 			{"Epoch/begins at 0", epochZero},
+			{"Book/a lease sees the epoch it was opened in", leaseEpoch},
+			{"Book/publishing needs a live lease", publishUnder},
+			{"Book/the condemned are listed, pardoned and spared", condemnation},
+			{"Book/what was condemned in this epoch cannot be claimed", claimLater},
+			{"Book/a claim is for one alone, until it leaves", claimOnce},
+			{"Book/what is claimed cannot be spared", claimedNotSpared},
+			{"Book/refusals change nothing", refusalsChangeNothing},
+			{"TenantsEver/knows the deleted", tenantsEver},
 			{"Close/ends everything", closeEnds},
 		} {
 			t.Run(engine+"/"+test.name, func(t *testing.T) {

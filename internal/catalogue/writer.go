@@ -22,8 +22,12 @@ type job struct {
 	// transaction as it was.
 	do func(context.Context, *writer) error
 	// applied looks whether the change stands, after a commit with an unknown
-	// outcome.
+	// outcome; nil where to make it again changes nothing.
 	applied func(context.Context) (bool, error)
+	// soft changes need not outlive the machine, since what they speak of does
+	// not: a commit of soft ones alone is not synced. A later synced one takes
+	// them along.
+	soft bool
 
 	err  error
 	done chan struct{} // closed when err is final
@@ -43,6 +47,7 @@ type writer struct {
 	db     *sql.DB
 	conn   *sql.Conn
 	stmts  map[string]*sql.Stmt
+	soft   bool  // the connection does not sync its commits
 	failed error // a write that failed for good
 	closed bool
 }
@@ -121,6 +126,9 @@ func (w *writer) outcome(ctx context.Context, j *job, err error) error {
 	if errors.Is(err, ErrClosed) {
 		return err
 	}
+	if j.applied == nil {
+		return err
+	}
 	applied, lookErr := j.applied(ctx)
 	switch {
 	case lookErr != nil && !errors.Is(lookErr, ErrNotFound):
@@ -160,6 +168,10 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
+	soft := !slices.ContainsFunc(batch, func(j *job) bool { return !j.soft })
+	if err := w.sync(ctx, !soft); err != nil {
+		return err
+	}
 	if err := w.begin(ctx); err != nil {
 		return err
 	}
@@ -175,6 +187,22 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 		return err
 	}
 	return w.exec(ctx, `COMMIT`)
+}
+
+// sync says whether commits are synced.
+func (w *writer) sync(ctx context.Context, on bool) error {
+	if on != w.soft {
+		return nil
+	}
+	mode := "FULL"
+	if !on {
+		mode = "NORMAL"
+	}
+	if _, err := w.conn.ExecContext(ctx, `PRAGMA synchronous = `+mode); err != nil {
+		return err
+	}
+	w.soft = !on
+	return nil
 }
 
 // begin waits for the other processes' commits. It asks far more often than
@@ -246,6 +274,27 @@ func (w *writer) row(ctx context.Context, id string) (Artifact, error) {
 	return scan(stmt.QueryRowContext(ctx, id))
 }
 
+// number runs a statement that returns one number, or no row, which is 0.
+func (w *writer) number(ctx context.Context, text string, args ...any) (n int64, err error) {
+	stmt, err := w.prepare(ctx, text)
+	if err != nil {
+		return 0, err
+	}
+	if err := stmt.QueryRowContext(ctx, args...).Scan(&n); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, err
+	}
+	return n, nil
+}
+
+// live refuses a lease that is lost or gone.
+func (w *writer) live(ctx context.Context, op, lease string) error {
+	n, err := w.number(ctx, `SELECT count(*) FROM leases WHERE lease = ? AND lost = 0`, lease)
+	if err == nil && n == 0 {
+		err = leaseLost(op, lease)
+	}
+	return err
+}
+
 func (w *writer) exec(ctx context.Context, text string, args ...any) error {
 	stmt, err := w.prepare(ctx, text)
 	if err != nil {
@@ -304,7 +353,7 @@ func (w *writer) disconnect() error {
 	if w.db != nil {
 		err = errors.Join(err, w.db.Close())
 	}
-	w.db, w.conn, w.stmts = nil, nil, nil
+	w.db, w.conn, w.stmts, w.soft = nil, nil, nil, false
 	return err
 }
 
