@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"leafproof/merkle"
@@ -397,4 +399,39 @@ func BenchmarkVerifyPrefix(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// ExampleVerifyPrefix is the example of the format's description.
+func ExampleVerifyPrefix() {
+	data := []byte(strings.Repeat("a", 1024) + strings.Repeat("b", 1024) + "c")
+	old, after := merkle.Sum(data[:1500]), merkle.Sum(data)
+	var proof bytes.Buffer
+	if err := merkle.WritePrefix(&proof, merkle.NewTree(after, 2049, nil), bytes.NewReader(data), 1500); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(old)
+	p := proof.Bytes()
+	fmt.Printf("%d bytes: %x %x %x\n", len(p), p[:12], p[12:20], p[20:24])
+	fmt.Println(merkle.VerifyPrefix(bytes.NewReader(p), old, 1500, after, 2049))
+	fmt.Println(merkle.VerifyPrefix(bytes.NewReader(p), merkle.Sum(data[:1499]), 1500, after, 2049))
+	// Output:
+	// 824707b12a80fd5a7f5bf863fe23e88fa1211375d55862c1daf37bb2e3820cae
+	// 1172 bytes: 6c707831dc05000000000000 0108000000000000 c10a1775
+	// <nil>
+	// merkle: verify prefix: the older blob does not match the root
+}
+
+func ExampleProgress() {
+	p := merkle.NewProgress(merkle.Root{1}, 40_000)
+	p.Add(16_384, 40_000) // after the bytes and their nodes were written
+	record, err := p.Checkpoint(func() error { return nil /* fsync both files */ })
+	if err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("%x %x %x %x\n", record[:4], record[36:44], record[44:47], record[47:])
+	again, err := merkle.ParseProgress(record, merkle.Root{1}, 40_000) // after a crash
+	fmt.Println(again.Durable(), again.Missing(), err)
+	// Output:
+	// 6c706331 409c000000000000 010101 cf67b49bf86ab17b3a0f9957497a0bb3
+	// [{16384 40000}] [{0 16384}] <nil>
 }
