@@ -28,9 +28,9 @@ var ErrHeld = errors.New("the lock is held")
 // [errors.Is].
 type Error struct {
 	Path string // the lock file
-	// PID is the process that holds the lock exclusively. It is 0 when the
-	// lock is shared (its holders are not recorded) and when the failure is
-	// not [ErrHeld].
+	// PID is the process that holds the lock exclusively, or one of those that
+	// share it, where the system tells (Linux). It is 0 when it is not known and
+	// when the failure is not [ErrHeld].
 	PID int
 	Err error // the reason, never nil
 }
@@ -127,8 +127,9 @@ func refused(f *os.File, err error) error {
 	if !errors.Is(err, ErrHeld) {
 		return failed(f.Name(), err)
 	}
+	pid := holder(f) // before this process holds it too
 	if tryLock(f, false) == nil {
-		return &Error{Path: f.Name(), Err: ErrHeld}
+		return &Error{Path: f.Name(), PID: pid, Err: ErrHeld}
 	}
 	return &Error{Path: f.Name(), PID: readPID(f), Err: ErrHeld}
 }

@@ -90,13 +90,10 @@ func TestBetweenProcesses(t *testing.T) {
 				t.Errorf("error = %v, refused = %t, want %t", err, got, test.refused)
 			}
 			if test.refused {
-				wantPID := 0
-				if test.named {
-					wantPID = pid
-				}
 				e, ok := errors.AsType[*flock.Error](err)
-				if !ok || e.PID != wantPID || e.Path != path {
-					t.Errorf("error = %#v, want process %d and path %s", err, wantPID, path)
+				unknown := !test.named && ok && e.PID == 0 // the system does not always tell who shares
+				if !ok || e.PID != pid && !unknown || e.Path != path {
+					t.Errorf("error = %#v, want process %d and path %s", err, pid, path)
 				}
 			} else if err := l.Close(); err != nil {
 				t.Error(err)
@@ -126,8 +123,8 @@ func TestStalePID(t *testing.T) {
 	}
 	defer l.Close()
 	_, err = flock.Exclusive(path)
-	if e, ok := errors.AsType[*flock.Error](err); !ok || e.PID != 0 {
-		t.Errorf("error = %v, want one that names no process", err)
+	if e, ok := errors.AsType[*flock.Error](err); !ok || e.PID != 0 && e.PID != os.Getpid() {
+		t.Errorf("error = %v, want one that does not name process %d", err, pid)
 	}
 }
 
