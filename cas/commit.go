@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -48,6 +49,7 @@ func (x *packs) commit(ctx context.Context, h *hold, w *packWriter) error {
 	}
 	x.writeGroup(q.take())
 	q.handOver()
+	x.tidy(ctx)
 	return c.err
 }
 
@@ -125,31 +127,27 @@ func groupContext(group []*commit) (context.Context, context.CancelFunc) {
 	}
 }
 
-// absorb adds the blobs of v in their order.
+// absorb adds the blobs of v in their order. Runs that were added to v as a
+// whole stay as they are.
 func (w *packWriter) absorb(v *packWriter) {
-	keys := make([]packKey, 0, len(v.keys))
+	keys := make([][]packKey, len(v.runs))
 	for _, k := range v.keys {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b packKey) int {
-		return cmp.Or(cmp.Compare(a.run, b.run), cmp.Compare(a.off, b.off), cmp.Compare(a.length, b.length))
-	})
-	for len(keys) > 0 {
-		n := 1
-		for n < len(keys) && keys[n].run == keys[0].run {
-			n++
+		if _, ok := w.keys[k.root]; !ok {
+			keys[k.run] = append(keys[k.run], k)
 		}
-		of := keys[:n]
-		keys = keys[n:]
-		if r := v.runs[of[0].run]; r.complete {
-			w.addRun(r, of)
+	}
+	for i, run := range v.runs {
+		slices.SortFunc(keys[i], func(a, b packKey) int {
+			return cmp.Or(cmp.Compare(a.off, b.off), cmp.Compare(a.length, b.length), bytes.Compare(a.root[:], b.root[:]))
+		})
+		if run.complete {
+			if len(keys[i]) > 0 {
+				w.addRun(run, keys[i])
+			}
 			continue
 		}
-		for _, k := range of {
-			if _, ok := w.keys[k.root]; !ok {
-				p, _ := v.get(k.root)
-				w.add(k.root, p)
-			}
+		for _, k := range keys[i] {
+			w.add(k.root, run.stored[k.off:k.off+k.length])
 		}
 	}
 }

@@ -232,6 +232,7 @@ func (x *packs) indexTail(ctx context.Context, keys, packs int) {
 
 	err := x.writeFile(ctx, src, false)
 	if err != nil && ctx.Err() == nil {
+		x.unwritten = err
 		err = x.writeFile(ctx, src, true)
 	}
 	x.mu.Lock()

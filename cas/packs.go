@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 
@@ -31,17 +32,20 @@ type packs struct {
 	pages   *pageCache
 	limits  indexLimits
 	commits commits
+	leased  bool // the Store has Leases: only a sweep deletes
 
 	// refreshing is for whoever lists, reads footers or writes index files: one
 	// at a time. It is taken before the locks below.
 	refreshing sync.Mutex
 	broken     map[Name]bool // index files that are not opened again
+	unwritten  error         // why an index file could not be written to the store
 
 	mu      sync.RWMutex
 	loaded  bool
 	listing uint64 // number of the listing begun last
 	infos   []packInfo
 	number  map[Name]int32
+	smalls  int            // small packs that came since they were last merged
 	damaged map[Name]error // passed over
 	tail    *tail          // the newest packs
 	frozen  *tail          // those that are being written to an index file; nil: none
@@ -61,6 +65,7 @@ type packInfo struct {
 	size    int64  // of the object
 	covers  int    // index files and maps that have its blobs
 	seen    uint64 // the listing that had it last
+	removed bool   // deleted by this process since
 	durable bool   // written or confirmed by this process
 }
 
@@ -102,14 +107,23 @@ func (x *packs) load(ctx context.Context) error {
 // none has. A pack or an index file that is damaged is noted and passed over: it
 // never stops the others.
 func (x *packs) refresh(ctx context.Context) error {
+	_, err := x.look(ctx)
+	return err
+}
+
+// look is refresh that also reports whether packs have come or gone since the
+// last time. A listing is not of one moment: of a pack that is being merged into
+// another it may have neither, and only one that brings nothing new is the whole
+// truth.
+func (x *packs) look(ctx context.Context) (changed bool, err error) {
 	x.refreshing.Lock()
 	defer x.refreshing.Unlock()
 	return x.refreshLocked(ctx)
 }
 
-func (x *packs) refreshLocked(ctx context.Context) error {
+func (x *packs) refreshLocked(ctx context.Context) (changed bool, err error) {
 	if err := x.openFiles(ctx); err != nil {
-		return err
+		return false, err
 	}
 	x.mu.Lock()
 	x.listing++
@@ -117,20 +131,21 @@ func (x *packs) refreshLocked(ctx context.Context) error {
 	x.mu.Unlock()
 	fresh, present, err := x.list(ctx, listing)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, name := range fresh {
 		keys, size, err := x.footer(ctx, name)
 		switch {
 		case errors.Is(err, ErrNotFound): // deleted since it was listed
 		case ctx.Err() != nil:
-			return ctx.Err()
+			return false, ctx.Err()
 		case err != nil:
 			present[name] = true
 			x.mu.Lock()
 			x.damaged[name] = err
 			x.mu.Unlock()
 		default:
+			changed = true
 			x.add(name, size, keys, false)
 			x.indexTail(ctx, x.limits.keys, x.limits.packs)
 		}
@@ -145,7 +160,12 @@ func (x *packs) refreshLocked(ctx context.Context) error {
 			delete(x.damaged, name)
 		}
 	}
-	return nil
+	for _, info := range x.infos {
+		if info.seen == listing-1 && !info.removed {
+			changed = true // it was there, and is gone
+		}
+	}
+	return changed, nil
 }
 
 // list lists the packs: the fresh ones are in no index file and in no map.
@@ -163,7 +183,7 @@ func (x *packs) list(ctx context.Context, listing uint64) (fresh []Name, present
 		}
 		number, known := x.number[name]
 		if known {
-			x.infos[number].seen = listing
+			x.infos[number].seen, x.infos[number].removed = listing, false
 		}
 		// An object that is not a pack stays so, since objects are immutable;
 		// one that could not be read may be readable now.
@@ -222,12 +242,15 @@ func (x *packs) add(name Name, size int64, keys []located, durable bool) {
 	number := x.enter(name, size)
 	info := &x.infos[number]
 	info.durable = info.durable || durable
-	info.seen = max(info.seen, x.listing)
+	info.seen, info.removed = max(info.seen, x.listing), false
 	delete(x.damaged, name)
 	if info.covers > 0 {
 		return
 	}
 	info.covers++
+	if size < smallPack {
+		x.smalls++
+	}
 	x.tail.packs = append(x.tail.packs, number)
 	for _, k := range keys {
 		k.pack = number
@@ -286,8 +309,11 @@ func (x *packs) places(ctx context.Context, root merkle.Root) ([]place, []Name, 
 // maxBroken is how many index files may break during one lookup.
 const maxBroken = 16
 
-// gone reports whether the last listing did not have the pack; mu is held.
-func (x *packs) gone(number int32) bool { return x.infos[number].seen < x.listing }
+// gone reports whether this process deleted the pack, or the last listing did
+// not have it; mu is held.
+func (x *packs) gone(number int32) bool {
+	return x.infos[number].removed || x.infos[number].seen < x.listing
+}
 
 // read returns the verified bytes of a blob and the pack they came from. When
 // there is no copy, or all packs with one are gone, the error matches
@@ -412,16 +438,28 @@ func (x *packs) write(ctx context.Context, holds []*hold, w *packWriter) (Name, 
 			}
 		}
 	}
-	if err := x.b.Put(ctx, name, partsReader(parts), size); err != nil {
-		return name, err
-	}
-	footer := parts[len(parts)-2]
-	runs, keys, err := parseFooter(footer, size-int64(len(footer))-packTrailerSize)
+	return name, x.put(ctx, name, w, partsReader(parts), size)
+}
+
+// writeMerged is write for what replaces other packs. Its name is never used
+// again, for the generation is random: were it one that has been, another
+// process might be about to delete it, because it had replaced it by a pack that
+// this one replaces.
+func (x *packs) writeMerged(ctx context.Context, holds []*hold, w *packWriter) (Name, error) {
+	id, size, parts := w.seal()
+	name, err := pinAll(ctx, holds, Name{Tenant: x.tenant, Kind: KindPack, ID: id, Gen: 1 + rand.Uint32()/2})
 	if err != nil {
 		return name, err
 	}
-	x.add(name, size, locate(runs, keys), true)
-	return name, nil
+	return name, x.put(ctx, name, w, partsReader(parts), size)
+}
+
+func (x *packs) put(ctx context.Context, name Name, w *packWriter, bytes io.Reader, size int64) error {
+	if err := x.b.Put(ctx, name, bytes, size); err != nil {
+		return err
+	}
+	x.add(name, size, locate(w.list()), true)
+	return nil
 }
 
 // same reports whether the object name holds exactly the size bytes of want.

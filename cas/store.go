@@ -120,6 +120,7 @@ func (s *Store) packsOf(tenant Tenant) *packs {
 	x := s.packs[tenant]
 	if x == nil {
 		x = newPacks(s.b, tenant, newPageCache(s.index/2), limitsOf(s.index))
+		x.leased = s.leases != nil
 		s.packs[tenant] = x
 	}
 	return x
@@ -218,21 +219,32 @@ func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size 
 }
 
 // readPacked returns the verified bytes of a packed blob; a miss looks for
-// packs that other processes have added.
+// packs that other processes have added, until nothing new comes.
 func (s *Store) readPacked(ctx context.Context, tenant Tenant, root merkle.Root) ([]byte, Name, error) {
 	x := s.packsOf(tenant)
 	if err := x.load(ctx); err != nil {
 		return nil, Name{}, err
 	}
 	data, pack, err := x.read(ctx, root)
-	if err == nil || ctx.Err() != nil {
-		return data, pack, err
+	for range maxLooks {
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		changed, e := x.look(ctx)
+		if e != nil {
+			return nil, Name{}, e
+		}
+		data, pack, err = x.read(ctx, root)
+		if !changed || !errors.Is(err, ErrNotFound) {
+			break
+		}
 	}
-	if err := x.refresh(ctx); err != nil {
-		return nil, Name{}, err
-	}
-	return x.read(ctx, root)
+	return data, pack, err
 }
+
+// maxLooks bounds how often a miss looks again while other processes merge
+// packs.
+const maxLooks = 50
 
 // plain strips one *Error of this package from err, so that messages do not
 // name the operation and the object twice when another one wraps it.
