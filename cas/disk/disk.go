@@ -290,15 +290,15 @@ func (b *Backend) Delete(ctx context.Context, names ...cas.Name) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		switch err := b.fsys.Remove(name.String()); {
-		case err == nil:
-			dirs[path.Dir(name.String())] = name
-		case !errors.Is(err, fs.ErrNotExist):
+		if err := b.fsys.Remove(name.String()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return b.fail("delete", name, err)
 		}
+		// Also of a missing one: whoever removed it may not have come to its
+		// fsync, and a crash would bring it back.
+		dirs[path.Dir(name.String())] = name
 	}
 	for dir, name := range dirs {
-		if err := rootfs.SyncDir(b.fsys, dir); err != nil {
+		if err := rootfs.SyncDir(b.fsys, dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return b.fail("delete", name, err)
 		}
 	}
