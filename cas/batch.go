@@ -10,9 +10,9 @@ import (
 	"leafproof/merkle"
 )
 
-// Batch is a group commit: the small blobs put into it become durable together,
-// in one pack, when [Batch.Commit] returns. Larger blobs are durable when their
-// Put returns. It buffers at most 16 MiB, keys included: when more is put, it
+// Batch is a group commit: the small blobs put into it, and the chunks of chunked
+// ones up to 4 MiB, become durable together, in one pack, when [Batch.Commit]
+// returns. Larger blobs are durable when their Put returns. It buffers at most 16 MiB, keys included: when more is put, it
 // writes a pack early. It is safe for concurrent use.
 //
 // Blobs that were written, but whose batch was discarded, stay in the store
@@ -22,9 +22,11 @@ type Batch struct {
 	tenant Tenant
 	hold   *hold // what was put is kept from a sweep until Discard
 
-	mu     sync.Mutex
-	closed bool
-	w      packWriter
+	mu      sync.Mutex
+	closed  bool
+	w       packWriter
+	waiting map[merkle.Root]*chunkedBlob // by root
+	waits   int                          // bytes in memory for them
 }
 
 // Begin starts a batch. It must end in Discard, also after Commit.
@@ -61,6 +63,12 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 	case err == nil: // more than one group
 		if place == Packed {
 			return Info{}, &Error{Op: "put", Err: fmt.Errorf("%w: packed is for at most %d bytes", ErrPlacement, merkle.GroupSize)}
+		}
+		switch place {
+		case Chunked:
+			return b.putChunked(ctx, &byteChunker, head, r)
+		case ChunkedRecords:
+			return b.putChunked(ctx, &recordChunker, head, r)
 		}
 		return b.s.putWhole(ctx, b.tenant, b.hold, head, r)
 	case err != io.EOF:
@@ -157,9 +165,13 @@ func (b *Batch) flush(ctx context.Context) error {
 func (b *Batch) Open(ctx context.Context, root merkle.Root, size int64) (*Reader, error) {
 	b.mu.Lock()
 	data, ok := b.w.get(root)
+	waiting := b.waiting[root]
 	b.mu.Unlock()
-	if !ok {
+	switch {
+	case !ok && waiting == nil:
 		return b.s.Open(ctx, b.tenant, root, size)
+	case !ok:
+		return b.openWaiting(waiting, size)
 	}
 	if int64(len(data)) != size {
 		return nil, &Error{Op: "open", Root: root, Err: fmt.Errorf("%w: it has %d bytes, not %d", ErrCorrupt, len(data), size)}
@@ -178,7 +190,7 @@ func (b *Batch) Commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &Error{Op: "commit", Err: err}
 	}
-	if err := b.flush(ctx); err != nil {
+	if err := b.settleAll(ctx); err != nil {
 		return &Error{Op: "commit", Err: err}
 	}
 	b.closed = true
@@ -192,5 +204,10 @@ func (b *Batch) Discard() error {
 	defer b.mu.Unlock()
 	b.hold.release()
 	b.closed, b.w = true, packWriter{}
-	return nil
+	var errs []error
+	for _, c := range b.waiting {
+		errs = append(errs, c.nodes.Discard())
+	}
+	b.waiting, b.waits = nil, 0
+	return errors.Join(errs...)
 }

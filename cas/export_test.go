@@ -1,6 +1,12 @@
 package cas
 
-import "leafproof/merkle"
+import (
+	"bytes"
+	"fmt"
+	"sync"
+
+	"leafproof/merkle"
+)
 
 // The pack's inside, for tests in cas_test.
 
@@ -32,4 +38,71 @@ func ParsePackFooter(p []byte, limit int64) (map[merkle.Root][2]int64, error) {
 		out[k.root] = [2]int64{int64(k.at) + int64(k.off), int64(k.length)}
 	}
 	return out, nil
+}
+
+// Chunkers are all of them, by id.
+func Chunkers() map[uint32]*chunker {
+	return map[uint32]*chunker{1: &recordChunker, 2: &byteChunker}
+}
+
+// Cut returns the ends of the chunks of p, which are found in blocks of the sizes
+// that block returns, each scanned by a goroutine of its own.
+func (c *chunker) Cut(p []byte, block func() int) (ends []int) {
+	var bounds []int
+	for at := 0; at < len(p); {
+		at = min(len(p), at+block())
+		bounds = append(bounds, at)
+	}
+	found := make([][]candidate, len(bounds))
+	var all sync.WaitGroup
+	for i, end := range bounds {
+		from := 0
+		if i > 0 {
+			from = bounds[i-1]
+		}
+		all.Go(func() { found[i] = c.scan(p[:end], from, nil) })
+	}
+	all.Wait()
+	start := 0
+	for i, end := range bounds {
+		ends, start = c.cut(start, end, found[i], i == len(bounds)-1, ends)
+	}
+	return ends
+}
+
+// Bounds returns the sizes that say where a chunk may end, and the bits of the masks.
+func (c *chunker) Bounds() (least, normal, most int, loose, strict uint64) {
+	return c.min, c.normal, c.max, c.loose, c.strict
+}
+
+// GearTable is the gear table.
+func GearTable() [256]uint64 { return gear }
+
+// SealRun returns a pack of one compressed run that states these lengths.
+func SealRun(root merkle.Root, length, raw uint32, stored []byte) (merkle.Root, []byte) {
+	var w packWriter
+	w.addRun(newRun{codec: codecZstd, raw: raw, stored: stored}, []packKey{{root: root, length: length}})
+	id, _, parts := w.seal()
+	return id, bytes.Join(parts, nil)
+}
+
+// DecodeRun is decodeRun of a compressed run.
+func DecodeRun(raw uint32, stored []byte) ([]byte, error) {
+	return decodeRun(codecZstd, raw, stored, nil)
+}
+
+// OpenRecipe returns the keys and lengths of the pages of a recipe object.
+func OpenRecipe(p []byte, size int64) (pages []string, err error) {
+	r, err := openRecipe(bytes.NewReader(p), int64(len(p)), size)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.pages {
+		e, end, err := r.page(i)
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, fmt.Sprintf("%s %d %d", e.key, e.length, end))
+	}
+	return pages, nil
 }

@@ -41,11 +41,12 @@ const (
 	KindBlob                     // the bytes of one blob; ID = its root
 	KindOutboard                 // the sealed outboard of one blob; ID = the blob's root
 	KindIndex                    // where the blobs of some packs lie: a cache; ID = BLAKE3 of its list of packs
+	KindRecipe                   // which chunks one blob is made of; ID = the blob's root
 )
 
-var kindNames = map[Kind]string{KindPack: "pack", KindBlob: "blob", KindOutboard: "obao", KindIndex: "index"}
+var kindNames = map[Kind]string{KindPack: "pack", KindBlob: "blob", KindOutboard: "obao", KindIndex: "index", KindRecipe: "rcpe"}
 
-// String is "pack", "blob", "obao" or "index".
+// String is "pack", "blob", "obao", "index" or "rcpe".
 func (k Kind) String() string {
 	if s, ok := kindNames[k]; ok {
 		return s

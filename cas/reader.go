@@ -35,6 +35,8 @@ type Reader struct {
 
 	mu     sync.Mutex
 	recent part
+	second Object // see other
+	looked bool   // for it
 }
 
 // part is a group of which a read wanted a part. The one that was wanted last
@@ -129,7 +131,14 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	r.release(r.remember(part{}))
-	return errors.Join(r.data.Close(), r.nodes.Close())
+	r.mu.Lock()
+	second := r.second
+	r.mu.Unlock()
+	var err error
+	if _, ok := r.data.(*chunkedData); !ok && second != nil {
+		err = second.Close()
+	}
+	return errors.Join(err, r.data.Close(), r.nodes.Close())
 }
 
 // ReadAt implements [io.ReaderAt]. Bytes that do not match the root are an
@@ -279,14 +288,52 @@ func (r *Reader) fetch(p []byte, off int64, short bool) (int, error) {
 }
 
 // load fills parts, which follow each other from start on and are whole groups,
-// and verifies them.
+// and verifies them. What fails is tried in another way, if there is one.
 func (r *Reader) load(start int64, head, whole, tail []byte) error {
+	err := r.loadFrom(r.data, start, head, whole, tail)
+	if err == nil || r.closed.Load() {
+		return err
+	}
+	other := r.other()
+	if other == nil {
+		return err
+	}
+	e := r.loadFrom(other, start, head, whole, tail)
+	if _, ok := r.data.(*chunkedData); ok || e == nil {
+		return e // it knows which chunk
+	}
+	return err
+}
+
+// other returns another way to the blob's bytes than r.data: of a chunked blob
+// each chunk by itself, of any copy; of a whole one its chunks, if it was stored
+// both ways. nil: there is none.
+func (r *Reader) other() Object {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.second != nil || r.looked {
+		return r.second
+	}
+	r.looked = true
+	if d, ok := r.data.(*chunkedData); ok {
+		strict := *d
+		strict.strict = true
+		r.second = &strict
+	} else if d, err := r.s.openRecipeOf(context.Background(), r.tenant, r.root, r.size); err == nil {
+		d.strict = true
+		r.second = d
+	}
+	return r.second
+}
+
+// loadFrom is load from one of them.
+func (r *Reader) loadFrom(data Object, start int64, head, whole, tail []byte) error {
 	at := start
 	for _, p := range [...][]byte{head, whole, tail} {
 		if len(p) == 0 {
 			continue
 		}
-		if err := readFullAt(r.data, p, at); err != nil {
+		if err := readFullAt(data, p, at); err != nil {
 			return err
 		}
 		at += int64(len(p))

@@ -18,31 +18,35 @@ type Placement string
 
 // The placements.
 const (
-	// Auto is Packed up to one group (16 KiB) and Whole above.
+	// Auto is Packed up to one group (16 KiB) and Whole above: what the bytes
+	// are is for the caller to know.
 	Auto Placement = "auto"
 	// Packed puts a blob of at most one group into a pack with others.
 	Packed Placement = "packed"
 	// Whole gives a blob one object, and one more for its outboard if it has
 	// more than one group.
 	Whole Placement = "whole"
-	// Chunked is not built yet; it is ErrPlacement.
+	// Chunked cuts a blob by its content into chunks of some 64 KiB, which are
+	// deduplicated and compressed in packs. A blob of at most one group is Packed
+	// all the same.
 	Chunked Placement = "chunked"
+	// ChunkedRecords is Chunked into chunks of some 7 KiB, for bytes of which
+	// many versions come that differ here and there: records of any format.
+	ChunkedRecords Placement = "chunked-records"
 )
 
 // check returns ErrPlacement for all that a Put cannot do. The empty Placement
 // is Auto.
 func (p Placement) check() error {
 	switch p {
-	case "", Auto, Packed, Whole:
+	case "", Auto, Packed, Whole, Chunked, ChunkedRecords:
 		return nil
-	case Chunked:
-		return fmt.Errorf("%w: chunked is not supported yet; use auto, packed or whole", ErrPlacement)
 	}
-	return fmt.Errorf("%w: %q is not auto, packed or whole", ErrPlacement, string(p))
+	return fmt.Errorf("%w: %q is not auto, packed, whole, chunked or chunked-records", ErrPlacement, string(p))
 }
 
-// Info describes a stored blob. Placement is where it lies now, Packed or
-// Whole: a blob that was there before stays where it was.
+// Info describes a stored blob. Placement is where it lies now, Packed, Whole or
+// Chunked: a small blob that was there before stays where it was.
 type Info struct {
 	Root      merkle.Root
 	Size      int64 // bytes
@@ -75,6 +79,7 @@ type Options struct {
 type Store struct {
 	b      Backend
 	cache  *cache
+	runs   *runCache
 	index  int64   // bytes of memory for the index over one tenant's packs
 	leases *keeper // nil without Leases
 
@@ -88,6 +93,7 @@ func New(b Backend, opts Options) *Store {
 	s := &Store{
 		b:     b,
 		cache: newCache(cmp.Or(opts.CacheBytes, DefaultCacheBytes)),
+		runs:  newRunCache(runCacheBytes),
 		index: max(0, cmp.Or(opts.IndexBytes, DefaultIndexBytes)),
 		packs: make(map[Tenant]*packs),
 	}
@@ -185,6 +191,12 @@ func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size 
 	}
 	if size > merkle.GroupSize {
 		r, err := s.openWhole(ctx, tenant, root, size)
+		if err != nil && ctx.Err() == nil {
+			c, e := s.openChunked(ctx, tenant, root, size)
+			if e == nil || errors.Is(err, ErrNotFound) {
+				r, err = c, e
+			}
+		}
 		if err != nil {
 			return fail(Name{}, err)
 		}

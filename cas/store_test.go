@@ -144,7 +144,7 @@ func TestStoreLikeMap(t *testing.T) {
 				switch rng.IntN(4) {
 				case 0: // put something, perhaps again
 					data := random(rng.Uint64N(8), sizes[rng.IntN(len(sizes))])
-					place := []cas.Placement{"", cas.Auto, cas.Whole}[rng.IntN(3)]
+					place := []cas.Placement{"", cas.Auto, cas.Whole, cas.Chunked, cas.ChunkedRecords}[rng.IntN(5)]
 					info := put(t, s, data, place)
 					if _, ok := twin[info.Root]; !ok {
 						roots = append(roots, info.Root)
@@ -258,7 +258,9 @@ func TestPlacements(t *testing.T) {
 		"whole small":    {101, cas.Whole, cas.Whole},
 		"whole empty":    {0, cas.Whole, cas.Whole},
 		"whole large":    {16386, cas.Whole, cas.Whole},
-		"chunked":        {100, cas.Chunked, ""},
+		"chunked small":  {16384, cas.Chunked, cas.Packed},
+		"chunked large":  {16387, cas.Chunked, cas.Chunked},
+		"records large":  {16388, cas.ChunkedRecords, cas.Chunked},
 		"something else": {100, "tape", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
