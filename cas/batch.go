@@ -55,6 +55,9 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 	if b.isClosed() {
 		return Info{}, &Error{Op: "put", Err: ErrClosed}
 	}
+	if err := b.hold.begin(ctx); err != nil {
+		return Info{}, &Error{Op: "put", Err: err}
+	}
 	buf := heads.Get().(*[merkle.GroupSize + 1]byte)
 	defer heads.Put(buf) // both ways below copy it
 	n, err := fillFrom(r, buf[:])

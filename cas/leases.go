@@ -143,6 +143,25 @@ func (h *hold) free(ctx context.Context, name Name) (Name, error) {
 	}
 }
 
+// begin puts the hold under a lease. What is written from now on is not taken for
+// a dead writer's.
+func (h *hold) begin(ctx context.Context) error {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.open(ctx); err != nil {
+		return err
+	}
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	if h.l.lost {
+		return ErrLease
+	}
+	return nil
+}
+
 // hit pins what find finds: an object whose name is known only after it was
 // looked at. find must have read from the object what it needs, and is called
 // again when a sweep came between. It reports false when the object is condemned.
@@ -243,41 +262,75 @@ func (h *hold) open(ctx context.Context) error {
 	}
 }
 
+// alone returns a hold under a lease that it shares with no other one.
+func (k *keeper) alone(ctx context.Context) (*hold, error) {
+	k.refreshing.Lock()
+	defer k.refreshing.Unlock()
+	l, err := k.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h := k.hold()
+	h.l = l
+	return h, nil
+}
+
 // begin opens a lease and makes it the current one.
 func (k *keeper) begin(ctx context.Context) error {
 	k.refreshing.Lock()
 	defer k.refreshing.Unlock()
 	k.mu.Lock()
-	done, closed := k.current != nil && !k.current.lost, k.closed
+	done := k.current != nil && !k.current.lost
 	k.mu.Unlock()
-	switch {
-	case closed:
-		return ErrClosed
-	case done:
+	if done {
 		return nil // another one was faster
 	}
-	id, err := k.book.OpenLease(ctx)
+	l, err := k.enter(ctx)
 	if err != nil {
 		return err
-	}
-	l := &lease{id: id, holds: 1, pins: make(map[Name]int)} // one hold is ours
-	k.mu.Lock()
-	k.all = append(k.all, l)
-	k.mu.Unlock()
-	// What was condemned before the lease began must be in the view.
-	if err := k.refresh(ctx); err != nil {
-		return errors.Join(err, k.end(context.WithoutCancel(ctx), l))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l.holds--
 	k.current = l
+	return nil
+}
+
+// enter opens a lease, with one hold. k.refreshing is held.
+func (k *keeper) enter(ctx context.Context) (*lease, error) {
+	k.mu.Lock()
+	closed := k.closed
+	k.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	id, err := k.book.OpenLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{id: id, holds: 1, pins: make(map[Name]int)}
+	k.mu.Lock()
+	k.all = append(k.all, l)
+	k.mu.Unlock()
+	// What was condemned before the lease began must be in the view.
+	if err := k.refresh(ctx); err != nil {
+		return nil, errors.Join(err, k.end(context.WithoutCancel(ctx), l))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if k.stop == nil {
 		poll, stop := context.WithCancel(context.Background())
 		k.stop = stop
 		k.polling.Go(func() { k.poll(poll) })
 	}
-	return nil
+	return l, nil
+}
+
+// poke acknowledges a new epoch now.
+func (k *keeper) poke(ctx context.Context) error {
+	k.refreshing.Lock()
+	defer k.refreshing.Unlock()
+	return k.refresh(ctx)
 }
 
 // poll acknowledges each new epoch as long as there are leases.

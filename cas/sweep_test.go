@@ -1,0 +1,792 @@
+package cas_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"leafproof/cas"
+	"leafproof/cas/disk"
+	"leafproof/cas/memory"
+	"leafproof/internal/catalogue"
+	"leafproof/merkle"
+)
+
+// book is a catalogue in memory as a sweep's book, in which a test can let
+// writers die.
+type book struct {
+	*catalogue.Memory
+
+	mu    sync.Mutex
+	next  int
+	dead  map[string]bool
+	sweep func() // called at each claim
+}
+
+func newBook() *book { return &book{Memory: catalogue.NewMemory(), dead: make(map[string]bool)} }
+
+func lease(err error) error {
+	if errors.Is(err, catalogue.ErrLease) {
+		return fmt.Errorf("%w: %w", cas.ErrLease, err)
+	}
+	return err
+}
+
+func (b *book) OpenLease(ctx ctx) (string, error) {
+	b.mu.Lock()
+	b.next++
+	id := fmt.Sprint("lease ", b.next)
+	b.mu.Unlock()
+	return id, b.Enter(ctx, id)
+}
+
+func (b *book) CloseLease(ctx ctx, id string) error { return b.Leave(ctx, id) }
+
+func (b *book) Acknowledge(ctx ctx, id string, epoch int64, spared []string) error {
+	return lease(b.Memory.Acknowledge(ctx, id, epoch, spared))
+}
+
+func (b *book) Claim(ctx ctx, id string, before int64, names []string) ([]string, error) {
+	if b.sweep != nil {
+		b.sweep()
+	}
+	names, err := b.Memory.Claim(ctx, id, before, names)
+	return names, lease(err)
+}
+
+func (b *book) Holders(ctx ctx) ([]cas.Holder, error) {
+	list, err := b.Memory.Holders(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []cas.Holder
+	for _, h := range list {
+		out = append(out, cas.Holder{Lease: h.Lease, Opened: h.Opened, Seen: h.Seen, Lost: h.Lost, Dead: b.dead[h.Lease]})
+	}
+	return out, err
+}
+
+// published is the slow twin of a catalogue: what was published, in order.
+type published struct {
+	mu   sync.Mutex
+	list []merkle.Root
+	gone map[int]bool
+	fail error
+}
+
+func (p *published) Tenants(ctx) ([]cas.Tenant, error) { return []cas.Tenant{tenant}, nil }
+
+func (p *published) Roots(_ ctx, t cas.Tenant, after int64, keep func(...merkle.Root)) (int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if t != tenant {
+		return after, nil
+	}
+	for i := int(after); i < len(p.list); i++ {
+		if !p.gone[i] {
+			keep(p.list[i])
+		}
+	}
+	return int64(len(p.list)), p.fail
+}
+
+// publish is what the root package does: a look at the lease and the row, in one
+// transaction.
+func (p *published) publish(b *book, lease string, roots ...merkle.Root) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list, err := b.Memory.Holders(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, h := range list {
+		if h.Lease == lease && !h.Lost {
+			p.list = append(p.list, roots...)
+			return nil
+		}
+	}
+	return cas.ErrLease
+}
+
+func (p *published) end(i int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone == nil {
+		p.gone = make(map[int]bool)
+	}
+	p.gone[i] = true
+}
+
+// swept is a store that can be swept.
+type swept struct {
+	*cas.Store
+	b     cas.Backend
+	book  *book
+	roots *published
+}
+
+func newSwept(t testing.TB, b cas.Backend) *swept {
+	t.Helper()
+	s := &swept{b: b, book: newBook(), roots: new(published)}
+	s.Store = s.another(t)
+	return s
+}
+
+// another is the same store in another process.
+func (s *swept) another(t testing.TB) *cas.Store {
+	t.Helper()
+	other := cas.New(s.b, cas.Options{Leases: s.book})
+	t.Cleanup(func() { other.Close() })
+	return other
+}
+
+func (s *swept) gc(t testing.TB) cas.SweepReport {
+	t.Helper()
+	report, err := s.Sweep(t.Context(), cas.SweepOptions{Book: s.book, Roots: s.roots})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range report.Kept {
+		t.Errorf("kept: %v", err)
+	}
+	return report
+}
+
+// keep puts blobs and publishes them; it returns the number of the first.
+func (s *swept) keep(t testing.TB, blobs ...[]byte) int {
+	t.Helper()
+	b := s.Begin(t.Context(), tenant)
+	defer b.Discard()
+	var roots []merkle.Root
+	for _, data := range blobs {
+		info, err := b.Put(t.Context(), bytes.NewReader(data), cas.Auto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots = append(roots, info.Root)
+	}
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.roots.publish(s.book, b.Lease(), roots...); err != nil {
+		t.Fatal(err)
+	}
+	return len(s.roots.list) - len(roots)
+}
+
+// names lists the objects but for index files, which are a cache.
+func (s *swept) names(t testing.TB) []string {
+	t.Helper()
+	var names []string
+	for _, kind := range cas.Kinds() {
+		for name, err := range s.b.List(t.Context(), tenant, kind, nil) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind != cas.KindIndex {
+				names = append(names, name.String())
+			}
+		}
+	}
+	return names
+}
+
+func TestSweep(t *testing.T) {
+	for where, open := range map[string]func(*testing.T) cas.Backend{
+		"memory": func(*testing.T) cas.Backend { return memory.New() },
+		"disk":   func(t *testing.T) cas.Backend { return onDiskBackend(t) },
+	} {
+		for name, test := range map[string]func(*testing.T, *swept){
+			"the needed stays, the rest goes":          sweepBasic,
+			"what two share stays for the other":       sweepShared,
+			"a pack with holes is written anew":        sweepHoles,
+			"many small packs become one":              sweepSmall,
+			"what a batch holds stays":                 sweepHeld,
+			"a dedup hit of the condemned is no hit":   sweepCondemnedHit,
+			"a damaged generation is superseded":       sweepGenerations,
+			"unknown needs keep all":                   sweepUnknown,
+			"a damaged pack stays":                     sweepDamaged,
+			"the only sound copy of two stays":         sweepOnlyCopy,
+			"a dead writer's lease ends":               sweepDead,
+			"a sweep that was killed is finished":      sweepKilled,
+			"a tenant of which nothing is needed goes": sweepOtherTenant,
+		} {
+			t.Run(where+"/"+name, func(t *testing.T) { test(t, newSwept(t, open(t))) })
+		}
+	}
+}
+
+func sweepBasic(t *testing.T, s *swept) {
+	big, small := random(1, 100_000), random(2, 1000)
+	s.keep(t, big, small)
+	for i := range 3 {
+		for _, size := range []int{0, 100, 50_000} {
+			if _, err := s.Put(t.Context(), tenant, bytes.NewReader(random(uint64(10+i), size)), cas.Auto); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	before := s.names(t)
+	r := s.gc(t)
+	if got := s.names(t); len(got) != 3 || r.Deleted != int64(len(before)-3) || r.Bytes < 150_000 {
+		t.Errorf("of %d objects %q are left; %+v", len(before), got, r)
+	}
+	for _, data := range [][]byte{big, small} {
+		if err := read(t, s.Store, data); err != nil {
+			t.Error(err)
+		}
+	}
+	if r := s.gc(t); r.Condemned+r.Deleted+r.Spared != 0 || r.Marked != 2 {
+		t.Errorf("the second sweep: %+v", r)
+	}
+	s.roots.end(0)
+	s.roots.end(1)
+	s.gc(t)
+	if got := s.names(t); len(got) != 0 {
+		t.Errorf("at the end there is %q", got)
+	}
+}
+
+func sweepShared(t *testing.T, s *swept) {
+	big, small := random(1, 100_000), random(2, 1000)
+	first := s.keep(t, big, small)
+	s.keep(t, small, big)
+	s.roots.end(first)
+	s.roots.end(first + 1)
+	if r := s.gc(t); r.Deleted != 0 {
+		t.Errorf("%+v", r)
+	}
+	for _, data := range [][]byte{big, small} {
+		if err := read(t, s.Store, data); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func sweepHoles(t *testing.T, s *swept) {
+	var blobs [][]byte
+	for i := range 100 {
+		blobs = append(blobs, random(uint64(i), 1000+i))
+	}
+	first := s.keep(t, blobs...)
+	for i := range 25 {
+		s.roots.end(first + i)
+	}
+	if r := s.gc(t); r.Deleted != 0 {
+		t.Errorf("with a quarter of holes: %+v", r)
+	}
+	for i := range 60 {
+		s.roots.end(first + i)
+	}
+	before := s.names(t)
+	r := s.gc(t)
+	if got := s.names(t); len(got) != 1 || got[0] == before[0] || r.Rewritten != 1 || r.Bytes <= r.Written {
+		t.Errorf("%q became %q: %+v", before, got, r)
+	}
+	other := s.another(t)
+	for i, data := range blobs {
+		for _, store := range []*cas.Store{s.Store, other} {
+			if err := read(t, store, data); i >= 60 && err != nil || i < 60 && !errors.Is(err, cas.ErrNotFound) {
+				t.Fatalf("blob %d: %v", i, err)
+			}
+		}
+	}
+}
+
+func sweepSmall(t *testing.T, s *swept) {
+	var blobs [][]byte
+	for i := range 70 {
+		blobs = append(blobs, random(uint64(i), 100))
+		s.keep(t, blobs[i])
+	}
+	s.gc(t)
+	if got := s.names(t); len(got) != 1 {
+		t.Errorf("there are %d packs", len(got))
+	}
+	for _, data := range blobs {
+		if err := read(t, s.Store, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sweepHeld sweeps while batches hold blobs that are new, that were garbage, and
+// that others have published and ended.
+func sweepHeld(t *testing.T, s *swept) {
+	big, small := random(1, 100_000), random(2, 1000)
+	if _, err := s.Put(t.Context(), tenant, bytes.NewReader(big), cas.Auto); err != nil {
+		t.Fatal(err)
+	}
+	ended := s.keep(t, small)
+	other := s.another(t)
+	b := other.Begin(t.Context(), tenant)
+	defer b.Discard()
+	fresh := random(3, 200_000)
+	var roots []merkle.Root
+	for _, data := range [][]byte{big, small, fresh, random(4, 10)} {
+		info, err := b.Put(t.Context(), bytes.NewReader(data), cas.Auto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		roots = append(roots, info.Root)
+	}
+	s.roots.end(ended)
+	for range 3 {
+		s.gc(t)
+	}
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		s.gc(t)
+	}
+	if err := s.roots.publish(s.book, b.Lease(), roots...); err != nil {
+		t.Fatal(err)
+	}
+	b.Discard()
+	s.gc(t)
+	for _, data := range [][]byte{big, small, fresh, random(4, 10)} {
+		if err := read(t, other, data); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// condemnAll condemns all objects, as a sweep does that has begun and was then
+// killed, and lets the others see it.
+func condemnAll(t *testing.T, s *swept) []string {
+	t.Helper()
+	names := s.names(t)
+	if err := s.book.Condemn(t.Context(), names); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.book.Advance(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func sweepCondemnedHit(t *testing.T, s *swept) {
+	big, small := random(1, 100_000), random(2, 1000)
+	for _, data := range [][]byte{big, small} {
+		if _, err := s.Put(t.Context(), tenant, bytes.NewReader(data), cas.Auto); err != nil {
+			t.Fatal(err)
+		}
+	}
+	old := condemnAll(t, s)
+	other := s.another(t)
+	b := other.Begin(t.Context(), tenant)
+	defer b.Discard()
+	for _, data := range [][]byte{big, small} {
+		if _, err := b.Put(t.Context(), bytes.NewReader(data), cas.Auto); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := s.names(t)
+	if len(now) != 2*len(old) {
+		t.Errorf("%q were condemned, and then there are %q", old, now)
+	}
+	if err := s.roots.publish(s.book, b.Lease(), merkle.Sum(big), merkle.Sum(small)); err != nil {
+		t.Fatal(err)
+	}
+	b.Discard()
+	s.gc(t)
+	s.gc(t)
+	for _, name := range s.names(t) {
+		if slices.Contains(old, name) && !strings.Contains(name, "/pack/") {
+			t.Errorf("%s is still there", name)
+		}
+	}
+	for _, store := range []*cas.Store{s.Store, other} {
+		for _, data := range [][]byte{big, small} {
+			if err := read(t, store, data); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func sweepGenerations(t *testing.T, s *swept) {
+	data := random(1, 100_000)
+	s.keep(t, data)
+	name := cas.Name{Tenant: tenant, Kind: cas.KindBlob, ID: merkle.Sum(data)}
+	bad := bytes.Clone(data)
+	bad[50_000] ^= 1
+	if err := errors.Join(
+		s.b.Delete(t.Context(), name),
+		s.b.Put(t.Context(), name, bytes.NewReader(bad), int64(len(bad)))); err != nil {
+		t.Fatal(err)
+	}
+	s.keep(t, data)
+	if got := s.names(t); len(got) != 3 {
+		t.Fatalf("there is %q", got)
+	}
+	s.gc(t)
+	if got := s.names(t); len(got) != 2 || strings.HasSuffix(got[0], "-00000000") {
+		t.Errorf("left is %q", got)
+	}
+	if err := read(t, s.Store, data); err != nil {
+		t.Error(err)
+	}
+	// The other way round, the lower one is the sound one and stays.
+	name.Gen = 2
+	if err := s.b.Put(t.Context(), name, bytes.NewReader(bad), int64(len(bad))); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.gc(t); r.Deleted != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func sweepUnknown(t *testing.T, s *swept) {
+	if _, err := s.Put(t.Context(), tenant, bytes.NewReader(random(1, 100_000)), cas.Auto); err != nil {
+		t.Fatal(err)
+	}
+	s.roots.fail = errors.New("no manifest")
+	r, err := s.Sweep(t.Context(), cas.SweepOptions{Book: s.book, Roots: s.roots})
+	if err != nil || len(r.Kept) != 1 || !errors.Is(r.Kept[0], s.roots.fail) || r.Deleted+r.Condemned != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	s.roots.fail = nil
+	s.gc(t)
+	if got := s.names(t); len(got) != 0 {
+		t.Errorf("there is %q", got)
+	}
+}
+
+func sweepDamaged(t *testing.T, s *swept) {
+	data := random(1, 1000)
+	s.keep(t, data)
+	name, err := cas.ParseName(s.names(t)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(
+		s.b.Delete(t.Context(), name),
+		s.b.Put(t.Context(), name, bytes.NewReader(random(2, 500)), 500)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Sweep(t.Context(), cas.SweepOptions{Book: s.book, Roots: s.roots})
+	if err != nil || len(r.Kept) == 0 || r.Deleted+r.Condemned != 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// sweepOnlyCopy: of two packs with one blob, the one that is to go has the only
+// sound copy.
+func sweepOnlyCopy(t *testing.T, s *swept) {
+	data, other := random(1, 1000), random(2, 4000)
+	_, pack := cas.SealPack(data, other)
+	id, _ := cas.SealPack(data, other)
+	_, rotten := cas.SealPack(data)
+	rottenID, _ := cas.SealPack(data)
+	at := bytes.Index(rotten, data[:100])
+	rotten[at+50] ^= 1
+	for id, p := range map[merkle.Root][]byte{id: pack, rottenID: rotten} {
+		name := cas.Name{Tenant: tenant, Kind: cas.KindPack, ID: id}
+		if err := s.b.Put(t.Context(), name, bytes.NewReader(p), int64(len(p))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.roots.list = append(s.roots.list, merkle.Sum(data))
+	r := s.gc(t)
+	if r.Rewritten != 1 {
+		t.Errorf("%+v", r)
+	}
+	if err := read(t, s.another(t), data); err != nil {
+		t.Error(err)
+	}
+}
+
+func sweepDead(t *testing.T, s *swept) {
+	other := s.another(t)
+	b := other.Begin(t.Context(), tenant)
+	defer b.Discard()
+	if _, err := b.Put(t.Context(), bytes.NewReader(random(1, 100_000)), cas.Auto); err != nil {
+		t.Fatal(err)
+	}
+	s.book.mu.Lock()
+	s.book.dead[b.Lease()] = true
+	s.book.mu.Unlock()
+	r := s.gc(t)
+	if got := s.names(t); len(got) != 0 || r.Ended != 1 || r.Lost != 0 {
+		t.Errorf("there is %q: %+v", got, r)
+	}
+	if err := s.roots.publish(s.book, b.Lease(), merkle.Sum(random(1, 100_000))); !errors.Is(err, cas.ErrLease) {
+		t.Errorf("publish: %v", err)
+	}
+}
+
+// sweepKilled stops a sweep at each claim: nothing is lost, and the next one
+// deletes all.
+func sweepKilled(t *testing.T, s *swept) {
+	data := random(9, 1000)
+	s.keep(t, data, random(10, 90_000))
+	for i := range 5 {
+		if _, err := s.Put(t.Context(), tenant, bytes.NewReader(random(uint64(i), 50_000)), cas.Auto); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		ctx, cancel := context.WithCancel(t.Context())
+		s.book.sweep = cancel
+		dying := s.another(t)
+		if _, err := dying.Sweep(ctx, cas.SweepOptions{Book: s.book, Roots: s.roots}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("error = %v", err)
+		}
+		s.book.sweep = nil
+	}
+	s.gc(t)
+	if got := s.names(t); len(got) != 3 {
+		t.Errorf("left is %q", got)
+	}
+	if _, names, err := s.book.View(t.Context(), -1); err != nil || len(names) != 0 {
+		t.Errorf("condemned are %q, %v", names, err)
+	}
+	if err := read(t, s.Store, data); err != nil {
+		t.Error(err)
+	}
+}
+
+func sweepOtherTenant(t *testing.T, s *swept) {
+	other := cas.TenantOf("another")
+	if _, err := s.Put(t.Context(), other, bytes.NewReader(random(1, 100_000)), cas.Auto); err != nil {
+		t.Fatal(err)
+	}
+	if r := s.gc(t); r.Deleted != 2 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestSweepLost: a living writer that does not acknowledge loses its lease after
+// the patience, by a clock of the test, and is refused.
+func TestSweepLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSwept(t, memory.New())
+		if err := s.book.Enter(t.Context(), "stopped"); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		r := s.gc(t)
+		if waited := time.Since(begin); waited < cas.DefaultPatience || waited > 2*cas.DefaultPatience || r.Lost != 1 {
+			t.Errorf("after %v: %+v", waited, r)
+		}
+		if err := s.roots.publish(s.book, "stopped", merkle.Root{1}); !errors.Is(err, cas.ErrLease) {
+			t.Errorf("publish: %v", err)
+		}
+		begin = time.Now()
+		if r := s.gc(t); time.Since(begin) > time.Second || r.Lost != 0 {
+			t.Errorf("a lost lease is waited for again: %v", time.Since(begin))
+		}
+		// It is not let in again, and what it puts then is refused at once.
+		b := s.Begin(t.Context(), tenant)
+		defer b.Discard()
+		if _, err := b.Put(t.Context(), strings.NewReader("abc"), cas.Auto); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.book.Lose(t.Context(), b.Lease()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.book.Advance(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if _, err := b.Put(t.Context(), strings.NewReader("def"), cas.Auto); !errors.Is(err, cas.ErrLease) {
+			t.Errorf("Put under a lost lease: %v", err)
+		}
+		again := s.Begin(t.Context(), tenant)
+		defer again.Discard()
+		if _, err := again.Put(t.Context(), strings.NewReader("def"), cas.Auto); err != nil {
+			t.Errorf("Put of a new batch: %v", err)
+		}
+		s.Close()
+	})
+}
+
+// TestSweepLeftovers: what a dead writer has not finished goes, what a living
+// one has begun stays.
+func TestSweepLeftovers(t *testing.T) {
+	dir := t.TempDir()
+	b, err := disk.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s := newSwept(t, b)
+	s.keep(t, random(1, 100_000))
+	dead := filepath.Join(dir, tenant.String(), "tmp", ".tmp-00000000000000000000000000000000")
+	if err := os.WriteFile(dead, []byte("unfinished"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, w := io.Pipe()
+	other := s.another(t)
+	batch := other.Begin(t.Context(), tenant)
+	defer batch.Discard()
+	done := make(chan error)
+	go func() {
+		_, err := batch.Put(context.WithoutCancel(t.Context()), r, cas.Whole)
+		done <- err
+	}()
+	big := random(2, 100_000)
+	if _, err := w.Write(big[:50_000]); err != nil { // it is in the middle now
+		t.Fatal(err)
+	}
+	for range 3 {
+		if r := s.gc(t); r.Leftovers != 0 {
+			t.Fatalf("beside a writer from before: %+v", r)
+		}
+	}
+	if _, err := w.Write(big[50_000:]); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	batch.Discard()
+	other.Close()
+	if r := s.gc(t); r.Leftovers != 1 {
+		t.Errorf("%+v", r)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the leftover: %v", err)
+	}
+}
+
+// TestSweepModel lets random writers, readers and sweeps work on one store, and
+// compares with a set.
+func TestSweepModel(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { sweepModel(t, seed) })
+	}
+}
+
+func sweepModel(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	s := newSwept(t, memory.New())
+	stores := []*cas.Store{s.Store, s.another(t), s.another(t)}
+	type held struct {
+		*cas.Batch
+		data [][]byte
+	}
+	var open []held
+	live := make(map[int][]byte) // by number in roots
+	contents := func() []byte {  // few, so that they meet again
+		i := rnd.Uint64N(40)
+		return random(i, []int{10, 700, 5000, 20_000, 40_000}[i%5])
+	}
+	for range 250 {
+		switch op := rnd.IntN(10); {
+		case op < 2:
+			open = append(open, held{Batch: stores[rnd.IntN(3)].Begin(t.Context(), tenant)})
+		case op < 5 && len(open) > 0:
+			h := &open[rnd.IntN(len(open))]
+			data := contents()
+			if _, err := h.Put(t.Context(), bytes.NewReader(data), cas.Auto); err != nil {
+				t.Fatal(err)
+			}
+			h.data = append(h.data, data)
+		case op < 7 && len(open) > 0:
+			i := rnd.IntN(len(open))
+			h := open[i]
+			open = slices.Delete(open, i, i+1)
+			if rnd.IntN(3) > 0 && len(h.data) > 0 {
+				if err := h.Commit(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, data := range h.data {
+					if err := s.roots.publish(s.book, h.Lease(), merkle.Sum(data)); err != nil {
+						t.Fatal(err)
+					}
+					live[len(s.roots.list)-1] = data
+				}
+			}
+			h.Discard()
+		case op < 8:
+			for i := range live {
+				s.roots.end(i)
+				delete(live, i)
+				break
+			}
+		case op < 9:
+			report, err := stores[rnd.IntN(3)].Sweep(t.Context(), cas.SweepOptions{Book: s.book, Roots: s.roots})
+			if err != nil || len(report.Kept) > 0 || report.Lost > 0 {
+				t.Fatalf("%+v, %v", report, err)
+			}
+		default:
+			for _, data := range live {
+				if err := read(t, stores[rnd.IntN(3)], data); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, h := range open {
+		h.Discard()
+	}
+	s.gc(t)
+	s.gc(t)
+	want := make(map[merkle.Root]bool)
+	for _, data := range live {
+		want[merkle.Sum(data)] = true
+		for _, store := range append(stores, s.another(t)) {
+			if err := read(t, store, data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, text := range s.names(t) {
+		name, err := cas.ParseName(text)
+		if err != nil || name.Kind != cas.KindPack && !want[name.ID] {
+			t.Errorf("%s is left over (%v)", text, err)
+		}
+	}
+	var packed, needed int
+	for _, text := range s.names(t) {
+		name, _ := cas.ParseName(text)
+		if name.Kind != cas.KindPack {
+			continue
+		}
+		for root, size := range packKeys(t, s.b, name) {
+			packed += size
+			if want[root] {
+				needed += size
+			}
+		}
+	}
+	if 10*needed < 7*packed {
+		t.Errorf("of %d bytes in packs %d are needed", packed, needed)
+	}
+}
+
+// packKeys reads a pack's keys with their lengths.
+func packKeys(t testing.TB, b cas.Backend, name cas.Name) map[merkle.Root]int {
+	t.Helper()
+	r, err := b.Get(t.Context(), name, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := cas.PackKeys(p, name.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
