@@ -100,6 +100,7 @@ var checkers = []struct {
 	{KindPack, (*check).packGroup},
 	{KindBlob, (*check).blobGroup},
 	{KindOutboard, (*check).outboardGroup},
+	{KindIndex, (*check).indexGroup},
 }
 
 // Check looks at every object of the store and yields what is wrong. It changes

@@ -103,9 +103,10 @@ func unreadable(ctx context.Context, r *Reader) ([]merkle.Range, error) {
 
 // Repair mends what a finding of a deep [Store.Check] tells of, where the bytes
 // it takes are still there: a missing or damaged outboard from its blob, a blob
-// from a sound object of a lower generation, a pack whose footer is whole. The
-// mended object is written beside the damaged one, which stays. It returns what
-// was done in a few words, "" when nothing could be. No sweep may run meanwhile.
+// from a sound object of a lower generation, a pack whose footer is whole, the
+// index. The mended object is written beside the damaged one, which stays, but
+// for index files. It returns what was done in a few words, "" when nothing
+// could be. No sweep may run meanwhile.
 func (s *Store) Repair(ctx context.Context, f Finding) (string, error) {
 	if !f.Harms() || f.Name == (Name{}) {
 		return "", nil
@@ -127,6 +128,11 @@ func (s *Store) Repair(ctx context.Context, f Finding) (string, error) {
 			return "", err
 		}
 		return s.repairOutboard(ctx, name)
+	case KindIndex:
+		if err := s.RebuildIndex(ctx, f.Name.Tenant); err != nil {
+			return "", err
+		}
+		return "the index was written anew", nil
 	}
 	return "", nil
 }
@@ -194,4 +200,16 @@ func (s *Store) repairBlob(ctx context.Context, bad Name) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("written anew from generation %08x", sound.Gen), nil
+}
+
+// Tenants returns the tenants that have objects; see [ListTenants].
+func (s *Store) Tenants(ctx context.Context) ([]Tenant, error) {
+	var out []Tenant
+	for t, err := range ListTenants(ctx, s.b) {
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
 }

@@ -317,6 +317,29 @@ func (c *check) outboardGroup(names []Name) []Finding {
 	return nil
 }
 
+// indexGroup checks index files. What is damaged about one costs time and no
+// blob, but readers should not have to meet it.
+func (c *check) indexGroup(names []Name) []Finding {
+	return generations(names, func(name Name) *Finding {
+		o, f := c.open(name)
+		if f != nil {
+			return f
+		}
+		defer o.Close()
+		index, err := openIndex(o, name, newPageCache(0))
+		for i := uint64(0); err == nil && c.o.Deep && i < index.shape.pages(); i++ {
+			_, err = index.page(i)
+		}
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, errIndex) {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		return new(c.describe(name, o, FaultBytes, err))
+	})
+}
+
 // build is [merkle.BuildAt] into a comparison, or into nothing.
 func build(c *check, o Object, sink *comparison) (merkle.Root, error) {
 	if sink == nil {

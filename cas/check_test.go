@@ -61,6 +61,9 @@ func checkedStore(t testing.TB, dir string) map[string][]byte {
 	put(t, s, blobs["packed a"], cas.Packed)
 	put(t, s, blobs["packed b"], cas.Packed)
 	put(t, s, blobs["empty"], cas.Packed)
+	if err := s.RebuildIndex(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
 	return blobs
 }
 
@@ -97,7 +100,7 @@ func TestCheckSound(t *testing.T) {
 // Every damage of every kind of object is found, is laid to the blobs it
 // touches and to no others, and, where the bytes are still there, is mended.
 func TestCheckDamage(t *testing.T) {
-	for _, kind := range []string{"blob", "obao", "pack"} {
+	for _, kind := range []string{"blob", "obao", "pack", "index"} {
 		for name, damage := range damages {
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				dir := t.TempDir()
@@ -132,11 +135,11 @@ func TestCheckDamage(t *testing.T) {
 					mended = mended || done != ""
 				}
 				left := harmful(check(t, onDisk(t, dir), cas.CheckOptions{Deep: true}))
-				wantMended := kind == "obao" || kind == "pack" && !slices.Contains([]string{"empty", "half", "zero-filled", "foreign", "middle byte flipped"}, name)
+				wantMended := kind == "obao" || kind == "index" || kind == "pack" && !slices.Contains([]string{"empty", "half", "zero-filled", "foreign", "middle byte flipped"}, name)
 				if mended != (len(left) == 0) || wantMended && !mended {
 					t.Errorf("mended %v, and left is %+v", mended, left)
 				}
-				if _, err := os.Stat(path); err != nil {
+				if _, err := os.Stat(path); err != nil && kind != "index" {
 					t.Errorf("the damaged object is gone: %v", err)
 				}
 				// The same bytes again heal what no repair can.
@@ -332,6 +335,9 @@ func TestCheckEveryByte(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, s, random(5, 18_000), cas.Auto)
+	if err := s.RebuildIndex(t.Context(), tenant); err != nil {
+		t.Fatal(err)
+	}
 	stride := 13
 	if os.Getenv("LEAFPROOF_EXHAUSTIVE") != "" {
 		stride = 1
@@ -350,8 +356,8 @@ func TestCheckEveryByte(t *testing.T) {
 				data[w.at] ^= 1 << (w.at % 8)
 				s := cas.New(flipped{b, w.name, data}, cas.Options{CacheBytes: -1})
 				found := harmful(check(t, s, cas.CheckOptions{Deep: true}))
-				if len(found) == 0 {
-					t.Errorf("byte %d of %v: nothing found", w.at, w.name)
+				if len(found) != 1 || found[0].Name != w.name {
+					t.Errorf("byte %d of %v: found %+v", w.at, w.name, found)
 				}
 				for _, p := range blobs {
 					got, err := readBack(t.Context(), s, p)
