@@ -7,6 +7,7 @@ import (
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
+	"leafproof/internal/flock"
 	"leafproof/internal/gate"
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
@@ -170,7 +171,11 @@ func Hint(err error) string {
 	case errors.Is(err, ErrNewerStore):
 		return "use the leafproof that made it, or a newer one"
 	case errors.Is(err, ErrCatalogue):
-		return "nothing was changed, and the objects are untouched: put catalogue.db back from a backup"
+		return "nothing was changed, and the objects are untouched: `leafproof check --repair` makes it anew from them"
+	case errors.Is(err, ErrNotAdmitted):
+		return "if its word shall count there, add the key in this store's keys/manifest.pub to the trust.policy of the other"
+	case errors.Is(err, flock.ErrHeld):
+		return "end the other process, or wait for it"
 	}
 	if e, ok := errors.AsType[*catalogue.Error](err); ok && e.Hint != "" {
 		return e.Hint

@@ -134,6 +134,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(),
 		verifyCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
+		checkCommand(), backupCommand(), copyCommand(),
 	)
 	return root
 }

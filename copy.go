@@ -1,0 +1,175 @@
+package leafproof
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"leafproof/cas"
+	"leafproof/internal/catalogue"
+	"leafproof/internal/gate"
+	"leafproof/manifest"
+	"leafproof/merkle"
+)
+
+// ErrNotAdmitted is a store whose trust policy does not let stand what another
+// store signed.
+var ErrNotAdmitted = errors.New("the other store's trust policy does not admit the manifest")
+
+// CopyOptions adjust [Store.CopyTo].
+type CopyOptions struct {
+	// Progress, where set, is told of the bytes copied, in steps.
+	Progress func(bytes int64)
+	// Done, where set, is told of each artifact: that it was copied, or that it
+	// was there.
+	Done func(id string, copied bool)
+}
+
+// CopyTo brings artifacts to another store: the same bytes, each verified on the
+// way, the same manifest with its signatures, and so the same artifact id. With
+// no ids it brings all that who may read. The other store's policy must let the
+// manifests stand, or the error is [ErrNotAdmitted]; an artifact that was
+// deleted there stays deleted, and is an error too.
+//
+// An artifact that is there already is not read. So a copy that was interrupted
+// and is made again goes on with what is missing.
+func (s *Store) CopyTo(ctx context.Context, who Caller, to *Store, o CopyOptions, ids ...string) error {
+	if len(ids) == 0 {
+		return s.copyAll(ctx, who, to, o)
+	}
+	for _, id := range ids {
+		if err := s.copyOne(ctx, who, to, o, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) copyAll(ctx context.Context, who Caller, to *Store, o CopyOptions) error {
+	tenants, err := s.Tenants(ctx, who)
+	if err != nil {
+		return err
+	}
+	const page = 1000
+	for _, tenant := range tenants {
+		for after := int64(0); ; {
+			list, next, err := s.List(ctx, who, tenant, after, page)
+			if err != nil {
+				return err
+			}
+			for _, e := range list {
+				if err := s.copyOne(ctx, who, to, o, e.ArtifactID); err != nil {
+					return err
+				}
+			}
+			if after = next; next == 0 {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOptions, id string) error {
+	a, err := s.find(ctx, who, id, gate.Read)
+	if err != nil {
+		return err
+	}
+	if _, err := a.permit(ctx, merkle.Range{Start: 0, End: a.m.Size}); err != nil {
+		return err
+	}
+	if err := admit(a.signed, to.policy, a.row.CreatedAt); err != nil {
+		return fmt.Errorf("%s: %w: %w", id, ErrNotAdmitted, err)
+	}
+	there, err := to.catalogue.Artifact(ctx, id)
+	switch {
+	case err == nil && there.DeletedAt != nil:
+		return fail(CodeArtifactDeleted, Stop, id, "%s was deleted in the other store", id)
+	case err == nil && there.ManifestID == a.m.ManifestID:
+		if o.Done != nil {
+			o.Done(id, false)
+		}
+		return nil
+	case err != nil && !errors.Is(err, catalogue.ErrNotFound):
+		return wireError(id, err)
+	}
+	if err := to.adopt(ctx, a, o.Progress); err != nil {
+		return wireError(id, err)
+	}
+	if o.Done != nil {
+		o.Done(id, true)
+	}
+	return nil
+}
+
+// adopt takes an artifact of another store: its bytes and record map, then the
+// manifest, then the row.
+func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) error {
+	batch := s.objects.Begin(ctx, cas.TenantOf(a.row.Tenant))
+	defer batch.Discard()
+	parts := []artifactPart{{"bytes", a.m.Root, a.m.Size}}
+	if rec := a.m.Predicate.Records; rec != nil && rec.Map != nil {
+		root, err := merkle.ParseRoot(rec.Map.Root)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, artifactPart{"record map", root, rec.Map.Size})
+	}
+	for _, p := range parts {
+		if err := a.bring(ctx, batch, p, progress); err != nil {
+			return fmt.Errorf("its %s: %w", p.name, err)
+		}
+	}
+	object, err := manifest.Canonical(a.signed)
+	if err != nil {
+		return err
+	}
+	envelope, err := batch.Put(ctx, bytes.NewReader(object), cas.Auto)
+	if err != nil {
+		return err
+	}
+	row := a.row
+	if envelope.Root != row.EnvelopeRoot {
+		return fmt.Errorf("%w: it is not canonical", errManifest)
+	}
+	if err := batch.Commit(ctx); err != nil {
+		return err
+	}
+	return s.catalogue.Publish(ctx, row)
+}
+
+// bring copies one blob of an artifact. What is read is verified; what comes of
+// it must have the root that was promised.
+func (a *artifact) bring(ctx context.Context, batch *cas.Batch, p artifactPart, progress func(int64)) error {
+	src, err := a.store.objects.Open(ctx, cas.TenantOf(a.row.Tenant), p.root, p.size)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	info, err := batch.Put(ctx, &countingReader{io.NewSectionReader(src, 0, p.size), progress}, a.placement(p))
+	if err != nil {
+		return err
+	}
+	if info.Root != p.root || info.Size != p.size {
+		return fmt.Errorf("%w: what arrived has the root %s", cas.ErrCorrupt, info.Root)
+	}
+	return nil
+}
+
+// placement is how the part would be placed if it were put here now.
+func (a *artifact) placement(artifactPart) cas.Placement { return cas.Auto }
+
+type countingReader struct {
+	r    io.Reader
+	told func(int64)
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if c.told != nil && n > 0 {
+		c.told(int64(n))
+	}
+	return n, err
+}
