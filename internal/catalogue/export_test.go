@@ -1,6 +1,9 @@
 package catalogue
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // SetBusyTimeout shortens the wait for other processes, and returns a function
 // that sets it back.
@@ -8,4 +11,15 @@ func SetBusyTimeout(d time.Duration) (back func()) {
 	old := busyTimeout
 	busyTimeout = d
 	return func() { busyTimeout = old }
+}
+
+// SyncOff makes this process sync none of its commits, as a sabotage.
+func (s *SQLite) SyncOff(ctx context.Context) error {
+	s.writer.turn <- struct{}{}
+	defer func() { <-s.writer.turn }()
+	if err := s.writer.connect(ctx); err != nil {
+		return err
+	}
+	_, err := s.writer.conn.ExecContext(ctx, `PRAGMA synchronous = OFF`)
+	return err
 }

@@ -1,0 +1,29 @@
+package leafproof
+
+import (
+	"context"
+
+	"leafproof/cas"
+	"leafproof/internal/catalogue"
+)
+
+// OpenOn opens a store with the keys and the policy of the one in dir, its
+// objects on b, and the catalogue in a file of its own.
+func OpenOn(ctx context.Context, dir, catalogueFile string, b cas.Backend) (*Store, error) {
+	c := config{authority: OwnerOnly(), objects: cas.New(b, cas.Options{})}
+	if err := loadKeys(dir, &c); err != nil {
+		return nil, err
+	}
+	cat, err := catalogue.OpenSQLite(catalogueFile)
+	if err != nil {
+		return nil, err
+	}
+	c.catalogue = cat
+	s, err := newStore(ctx, c)
+	if err != nil {
+		cat.Close()
+		return nil, err
+	}
+	s.close = []func() error{cat.Close}
+	return s, nil
+}
