@@ -207,6 +207,27 @@ func TestValidRangesEdges(t *testing.T) {
 	}
 }
 
+// TestValidRangesForged: data and a node of the outboard that agree with each
+// other but not with the root are not valid.
+func TestValidRangesForged(t *testing.T) {
+	const size = 8 * merkle.GroupSize
+	data := pattern(size, 1)
+	root, nodes := build(t, data)
+	for g := range int64(8) {
+		bad, log := bytes.Clone(data), bytes.Clone(nodes)
+		group := bad[g*merkle.GroupSize:][:merkle.GroupSize]
+		group[0] ^= 1
+		at := logBytes(int(g) * merkle.GroupSize)
+		copy(log[at:], twinBytes(twinValue(group, int(g)*16, 0)))
+		tr := merkle.NewTree(root, size, bytes.NewReader(log))
+		for _, r := range validRanges(t, tr, bytes.NewReader(bad)) {
+			if !bytes.Equal(bad[r.Start:r.End], data[r.Start:r.End]) {
+				t.Errorf("forged group %d: %v is valid", g, r)
+			}
+		}
+	}
+}
+
 // TestKeepNodes receives a blob in random excerpts. What it collected proves
 // exactly the groups that it has, and when it has all the outboard is the
 // sealed one, byte for byte.

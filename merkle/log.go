@@ -206,7 +206,8 @@ func RecoverLog(ctx context.Context, data io.ReaderAt, size int64, log LogFile, 
 	if err != nil {
 		return nil, 0, err
 	}
-	// The first group of a pair is confirmed by its parent alone.
+	// Only its parent confirms a group: where that is wrong or not there yet, the
+	// first group of the pair is in doubt too.
 	kept = sound &^ 1 * GroupSize
 	if b, err = OpenLog(log, logSize(kept/GroupSize)*nodeSize).Builder(kept, nil, log); err != nil {
 		return nil, 0, err
@@ -273,8 +274,7 @@ func (s *logScan) run(ctx context.Context, groups int64) (int64, error) {
 		for range s.begin(0) {
 			s.merge(&c)
 			if found, ok, err := s.next(); !ok || found != c {
-				// Either may be wrong: the node, or one of the pair under it.
-				return m &^ 1, err
+				return m, err
 			}
 		}
 		s.put(c)

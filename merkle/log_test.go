@@ -178,6 +178,15 @@ func TestRecoverLog(t *testing.T) {
 		check("nothing wrong", good, int64(len(good)), groups&^1*g)
 		check("no log", nil, 0, 0)
 		check("a log of something longer", append(bytes.Clone(good), make([]byte, 320)...), int64(len(good))+320, groups&^1*g)
+		// The data lost their end and the log did not.
+		if size > 0 {
+			cut := int64(size) - 1 - int64(size)/3
+			file := ram{b: bytes.Clone(good)}
+			b, kept, err := merkle.RecoverLog(t.Context(), bytes.NewReader(data[:cut]), cut, &file, int64(len(good)))
+			if err != nil || b.Root() != merkle.Sum(data[:cut]) || b.Size() != cut || kept > cut {
+				t.Errorf("data cut to %d of %d bytes: %d kept, %v", cut, size, kept, err)
+			}
+		}
 		sound := int64(0) // groups whose nodes are all before cut
 		for cut := range len(good) {
 			for sound < groups && logBytes(int(sound+1)*g) <= cut {

@@ -30,10 +30,11 @@
 // # Which code runs where, and how fast
 //
 // Two modules compute BLAKE3. zeebo/blake3 hashes whole buffers: [Sum],
-// [DeriveKey] and every blob of at most one group. lukechampine.com/blake3/guts
-// is the one that shows the values inside the tree, so it does everything else.
-// Both choose their code by what the processor has: guts AVX-512, else AVX2, else
-// plain Go; zeebo AVX2, else plain Go. Without AVX-512 zeebo is the faster one by
+// [DeriveKey] and what [BuildAt] gets of at most one group.
+// lukechampine.com/blake3/guts is the one that shows the values inside the tree,
+// so it does everything else. Both choose their code by what the processor has:
+// guts AVX-512, else AVX2, else plain Go; zeebo AVX2 and SSE4.1, else plain Go.
+// Without AVX-512 zeebo is the faster one by
 // a quarter, but it hides those values, and a tree needs them. On arm64, and on
 // everything that is not amd64, both are plain Go, six to seven times slower.
 //
