@@ -113,14 +113,15 @@ type SweepReport struct {
 // sweptKinds are the kinds of which an object is needed if, and only if, the
 // blob of its ID is. Kinds that are in neither this list nor packs are left
 // alone.
-var sweptKinds = []Kind{KindBlob, KindOutboard}
+var sweptKinds = []Kind{KindBlob, KindOutboard, KindRecipe}
 
 // A referrer reads which further blobs an object refers to: they are needed as
 // long as the object is.
 type referrer func(ctx context.Context, s *Store, name Name) iter.Seq2[merkle.Root, error]
 
-// referrers are the kinds of objects that refer to blobs.
-var referrers = map[Kind]referrer{}
+// referrers are the kinds of objects that refer to blobs: a recipe needs its
+// pages, and the chunks that they list.
+var referrers = map[Kind]referrer{KindRecipe: recipeRefs}
 
 // leftover begins the entries of unfinished objects among the condemned.
 const leftover = "leftover "

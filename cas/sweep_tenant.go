@@ -171,8 +171,11 @@ func (t *tenantSweep) needed(ctx context.Context, name Name) bool {
 		return true
 	}
 	sound, err := t.s.sound(ctx, latest, func(o Object) (bool, error) {
-		if latest.Kind != KindBlob {
+		switch latest.Kind {
+		case KindOutboard:
 			return o.Size() > 0, nil // it can be made anew from the blob
+		case KindRecipe:
+			return soundRecipe(o)
 		}
 		root, err := merkle.BuildAt(ctx, o, o.Size(), nil)
 		return root == latest.ID, err
