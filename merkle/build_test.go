@@ -145,8 +145,14 @@ func TestBuildMemory(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			allocs, n := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
 			t.Logf("%d allocations, %d bytes", allocs, n)
-			// The runtime itself allocates a goroutine or two now and then.
-			if limit := uint64(16 + 4*runtime.GOMAXPROCS(0)); allocs > limit {
+			// The runtime allocates a goroutine now and then where it has none to
+			// use again, more of them on a busy machine; the 65,536 groups of 1 GiB
+			// allocate nothing.
+			limit := uint64(16 + 4*runtime.GOMAXPROCS(0))
+			if name == "Builder" { // which starts them anew in each large Write
+				limit += uint64(size / int64(len(src.pattern)) / 2)
+			}
+			if allocs > limit {
 				t.Errorf("%d allocations, want at most %d", allocs, limit)
 			}
 			if n > 8<<20 {
