@@ -166,13 +166,18 @@ func (s *source) unchanged(read int64) error {
 	if s.file == nil || !s.before.Mode().IsRegular() {
 		return nil
 	}
-	after, err := s.file.Stat()
+	return unchanged(s.file, s.before, read)
+}
+
+// unchanged is an error where a regular file is not what it was before read bytes
+// of it were read.
+func unchanged(f *os.File, before os.FileInfo, read int64) error {
+	after, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if read != s.before.Size() || after.Size() != read || !after.ModTime().Equal(s.before.ModTime()) {
-		return fmt.Errorf("%s changed while it was read (%d bytes at first, %d read, %d now); nothing was published",
-			s.name, s.before.Size(), read, after.Size())
+	if read != before.Size() || after.Size() != read || !after.ModTime().Equal(before.ModTime()) {
+		return fmt.Errorf("%s changed while it was read (%d bytes at first, %d read, %d now)", f.Name(), before.Size(), read, after.Size())
 	}
 	return nil
 }

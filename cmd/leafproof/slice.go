@@ -110,7 +110,7 @@ func slice(cmd *cobra.Command, name string, r merkle.Range, bao bool, w io.Write
 	if err != nil {
 		return root, fmt.Errorf("%s: %w", name, err)
 	}
-	return root, nil
+	return root, unchanged(f, fi, fi.Size())
 }
 
 func unsliceCommand() *cobra.Command {

@@ -109,5 +109,5 @@ func sumFile(cmd *cobra.Command, name string) (merkle.Root, int64, error) {
 	if err != nil {
 		return none, 0, fmt.Errorf("%s: %w", name, err)
 	}
-	return root, fi.Size(), nil
+	return root, fi.Size(), unchanged(f, fi, fi.Size())
 }
