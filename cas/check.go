@@ -99,6 +99,7 @@ var checkers = []struct {
 }{
 	{KindPack, (*check).packGroup},
 	{KindBlob, (*check).blobGroup},
+	{KindRecipe, (*check).recipeGroup},
 	{KindOutboard, (*check).outboardGroup},
 	{KindIndex, (*check).indexGroup},
 }
@@ -109,8 +110,9 @@ var checkers = []struct {
 // the store. Objects that are put or deleted meanwhile may or may not be seen.
 //
 // A deep check that yields no damage has hashed every byte of every object:
-// each blob has its root, each outboard is to the byte the one of its blob, and
-// each pack has nothing in it but what its footer says, key by key.
+// each blob has its root, whole or put together from its chunks, each outboard
+// is to the byte the one of its blob, and each pack has nothing in it but what
+// its footer says, key by key.
 func (s *Store) Check(ctx context.Context, o CheckOptions) iter.Seq2[Finding, error] {
 	return func(yield func(Finding, error) bool) {
 		c := &check{s: s, ctx: ctx, o: o, pace: &pace{rate: o.BytesPerSecond, start: time.Now()}}

@@ -119,15 +119,25 @@ func (s *Store) Repair(ctx context.Context, f Finding) (string, error) {
 			return s.repairOutboard(ctx, f.Name)
 		}
 		return s.repairBlob(ctx, f.Name)
+	case KindRecipe:
+		if f.Fault == FaultOutboard {
+			return s.repairOutboard(ctx, f.Name)
+		}
+		return "", nil
 	case KindOutboard:
-		name, err := s.latest(ctx, Name{Tenant: f.Name.Tenant, Kind: KindBlob, ID: f.Name.ID})
-		if errors.Is(err, ErrNotFound) {
-			return "", nil
+		for _, kind := range []Kind{KindBlob, KindRecipe} {
+			name, err := s.latest(ctx, Name{Tenant: f.Name.Tenant, Kind: kind, ID: f.Name.ID})
+			if errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return "", err
+			}
+			if done, err := s.repairOutboard(ctx, name); done != "" || err != nil {
+				return done, err
+			}
 		}
-		if err != nil {
-			return "", err
-		}
-		return s.repairOutboard(ctx, name)
+		return "", nil
 	case KindIndex:
 		if err := s.RebuildIndex(ctx, f.Name.Tenant); err != nil {
 			return "", err
@@ -137,12 +147,26 @@ func (s *Store) Repair(ctx context.Context, f Finding) (string, error) {
 	return "", nil
 }
 
+// bytesOf opens the bytes that a blob object holds or a recipe leads to.
+func (s *Store) bytesOf(ctx context.Context, name Name) (Object, error) {
+	o, err := OpenObject(ctx, s.b, name)
+	if err != nil || name.Kind != KindRecipe {
+		return o, err
+	}
+	defer o.Close()
+	size, err := sizeInRecipe(o)
+	if err != nil {
+		return nil, err
+	}
+	return s.openRecipeOf(ctx, name.Tenant, name.ID, size)
+}
+
 // repairOutboard computes the outboard of a blob anew, and keeps it when the
 // blob has its root.
 func (s *Store) repairOutboard(ctx context.Context, blob Name) (string, error) {
-	o, err := OpenObject(ctx, s.b, blob)
+	o, err := s.bytesOf(ctx, blob)
 	if err != nil {
-		return "", err
+		return "", unlessDamage(err)
 	}
 	defer o.Close()
 	nodes, err := NewStage(ctx, s.b, blob.Tenant)
@@ -153,7 +177,7 @@ func (s *Store) repairOutboard(ctx context.Context, blob Name) (string, error) {
 	size := o.Size()
 	root, err := merkle.BuildAt(ctx, o, size, nodes)
 	if err != nil {
-		return "", err
+		return "", unlessDamage(err)
 	}
 	n := merkle.OutboardSize(size)
 	if root != blob.ID || n == 0 {

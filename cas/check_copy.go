@@ -27,7 +27,7 @@ type CopyReport struct {
 
 // copied are the kinds that are copied, in this order: what refers to others
 // comes behind them. Index files are made anew where they are wanted.
-var copied = []Kind{KindPack, KindBlob, KindOutboard}
+var copied = []Kind{KindPack, KindBlob, KindRecipe, KindOutboard}
 
 // Copy brings every object of one Backend to another that has it not. Each is
 // verified as it stands on the other side, before it gets its name there; one
@@ -189,19 +189,23 @@ func (c *copier) verify(name Name, o Object) (*Finding, error) {
 		}
 		return c.packRuns(name, o, runs, keys), nil
 	case KindOutboard:
-		blob, err := c.s.latest(c.ctx, Name{Tenant: name.Tenant, Kind: KindBlob, ID: name.ID})
+		size, err := c.sizeOf(name)
 		if errors.Is(err, ErrNotFound) {
 			return nil, nil // nothing to hold it against: a reader does
 		}
 		if err != nil {
 			return nil, err
 		}
-		data, err := OpenObject(c.ctx, c.s.b, blob)
-		if err != nil {
+		if err := merkle.NewTree(name.ID, size, o).VerifyOutboard(c.ctx); err != nil {
 			return wrong(err)
 		}
-		defer data.Close()
-		if err := merkle.NewTree(name.ID, data.Size(), o).VerifyOutboard(c.ctx); err != nil {
+		return nil, nil
+	case KindRecipe:
+		size, err := sizeInRecipe(o)
+		if err == nil {
+			_, err = openRecipe(o, o.Size(), size)
+		}
+		if err != nil {
 			return wrong(err)
 		}
 		return nil, nil
@@ -218,4 +222,31 @@ func (c *copier) verify(name Name, o Object) (*Finding, error) {
 		return f, err
 	}
 	return nil, nil
+}
+
+// sizeOf returns the size of the blob that an outboard is for, as the blob or its
+// recipe states it; one that is damaged tells nothing and is ErrNotFound.
+func (c *copier) sizeOf(outboard Name) (int64, error) {
+	for _, kind := range []Kind{KindBlob, KindRecipe} {
+		name, err := c.s.latest(c.ctx, Name{Tenant: outboard.Tenant, Kind: kind, ID: outboard.ID})
+		if errors.Is(err, ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		o, err := OpenObject(c.ctx, c.s.b, name)
+		if err != nil {
+			continue
+		}
+		size := o.Size()
+		if kind == KindRecipe {
+			size, err = sizeInRecipe(o)
+		}
+		o.Close()
+		if err == nil {
+			return size, nil
+		}
+	}
+	return 0, ErrNotFound
 }

@@ -294,9 +294,14 @@ func (c *check) outboardGroup(names []Name) []Finding {
 	last := names[len(names)-1]
 	blob, err := c.s.latest(c.ctx, Name{Tenant: last.Tenant, Kind: KindBlob, ID: last.ID})
 	if errors.Is(err, ErrNotFound) {
+		if _, err = c.s.latest(c.ctx, Name{Tenant: last.Tenant, Kind: KindRecipe, ID: last.ID}); err == nil {
+			return nil // checked with the recipe
+		}
+	}
+	if errors.Is(err, ErrNotFound) {
 		return []Finding{{
 			Name: last, Fault: FaultOrphan, Blobs: []BlobDamage{{Root: last.ID, Size: -1}},
-			Err: errors.New("there is no blob of this root beside it"),
+			Err: errors.New("there is neither a blob nor a recipe of this root beside it"),
 		}}
 	}
 	if err != nil {
