@@ -30,10 +30,10 @@ func TestBackup(t *testing.T) {
 	dir, want := checked(t)
 	to := filepath.Join(t.TempDir(), "sub", "backup")
 	first := backup(t, dir, to, leafproof.BackupOptions{})
-	if first.Artifacts != 4 || first.Copied == 0 || first.Resident != 0 || len(first.Damaged) != 0 || first.Keys {
+	if first.Artifacts != 5 || first.Copied == 0 || first.Resident != 0 || len(first.Damaged) != 0 || first.Keys {
 		t.Errorf("first: %+v", first)
 	}
-	if r := mustCheck(t, to, leafproof.CheckOptions{Deep: true}); r.Damaged() || r.Artifacts != 4 {
+	if r := mustCheck(t, to, leafproof.CheckOptions{Deep: true}); r.Damaged() || r.Artifacts != 5 {
 		t.Errorf("the backup: %+v", r)
 	}
 	if _, err := os.Stat(filepath.Join(to, "keys", "manifest")); !errors.Is(err, os.ErrNotExist) {
@@ -49,7 +49,7 @@ func TestBackup(t *testing.T) {
 	s := openStore(t, dir)
 	fresh := random(3000, 77)
 	want[put(t, s, fresh, leafproof.PutOptions{Records: "none"}, leafproof.Facts{})] = fresh
-	if r := backup(t, dir, to, leafproof.BackupOptions{WithKeys: true}); r.Copied == 0 || r.Copied > 3 || r.Artifacts != 5 {
+	if r := backup(t, dir, to, leafproof.BackupOptions{WithKeys: true}); r.Copied == 0 || r.Copied > 3 || r.Artifacts != 6 {
 		t.Errorf("with one more, beside an open store: %+v", r)
 	}
 	if got := readable(t, to, want); len(got) != len(want) {
@@ -113,13 +113,14 @@ func TestBackupRefuses(t *testing.T) {
 // What is damaged is left out, and what the backup has from before stays. An
 // object of the backup that was cut is written again.
 func TestBackupOfDamage(t *testing.T) {
-	for kind, files := range objectFiles(t, func() string { d, _ := checked(t); return d }()) {
+	base, want := checked(t)
+	for kind, files := range objectFiles(t, base) {
 		for i := range files {
 			t.Run(fmt.Sprint(kind, i), func(t *testing.T) {
 				if kind == "index" {
 					t.Skip("it is made anew")
 				}
-				dir, want := checked(t)
+				dir := copyDir(t, base)
 				old := filepath.Join(t.TempDir(), "old")
 				backup(t, dir, old, leafproof.BackupOptions{WithKeys: true})
 				damage(t, objectFiles(t, dir)[kind][i], func(p []byte) []byte { p[len(p)/2] ^= 8; return p })
@@ -138,7 +139,7 @@ func TestBackupOfDamage(t *testing.T) {
 			})
 		}
 	}
-	dir, want := checked(t)
+	dir := copyDir(t, base)
 	to := filepath.Join(t.TempDir(), "backup")
 	backup(t, dir, to, leafproof.BackupOptions{WithKeys: true})
 	for _, files := range objectFiles(t, to) {

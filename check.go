@@ -199,7 +199,7 @@ type checker struct {
 	report  *CheckReport
 	read    atomic.Int64
 
-	needed []uint64 // short keys of the blobs that rows need, sorted
+	needed []uint64 // short keys of the blobs and chunks that rows need, sorted
 	// What is damaged: indexes into the findings.
 	byBlob   map[blobKey][]int
 	byTenant map[cas.Tenant][]int // those that do not tell which blobs they had
@@ -348,6 +348,12 @@ func (c *checker) firstPass() error {
 		}
 		for _, p := range parts {
 			c.needed = append(c.needed, blobKey{tenant, p.root}.short())
+			for key, err := range c.objects.Chunks(c.ctx, tenant, p.root, p.size) {
+				if err != nil {
+					break // it shows below
+				}
+				c.needed = append(c.needed, blobKey{tenant, key}.short())
+			}
 			r, err := c.objects.Open(c.ctx, tenant, p.root, p.size)
 			if err == nil {
 				err = r.Close()
@@ -465,6 +471,12 @@ func (c *checker) secondPass() error {
 			if err == nil && len(bad) == 0 {
 				continue
 			}
+			found = slices.Clone(found)
+			for key := range objects.Chunks(c.ctx, tenant, p.root, p.size) {
+				found = append(found, c.byBlob[blobKey{tenant, key}]...)
+			}
+			slices.Sort(found)
+			found = slices.Compact(found)
 			if len(found) == 0 {
 				found = c.byTenant[tenant]
 			}

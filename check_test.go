@@ -15,10 +15,11 @@ import (
 	"testing"
 
 	"leafproof"
+	"leafproof/cas"
 	"leafproof/internal/flock"
 )
 
-// checked is a closed store with four artifacts of two tenants, and their bytes.
+// checked is a closed store with five artifacts of two tenants, and their bytes.
 func checked(t testing.TB) (dir string, want map[string][]byte) {
 	t.Helper()
 	s, dir := newStore(t)
@@ -33,6 +34,7 @@ func checked(t testing.TB) (dir string, want map[string][]byte) {
 	add(random(40_000, 1), leafproof.PutOptions{Records: "none"})
 	add(rows.Bytes(), leafproof.PutOptions{})
 	add(random(700, 2), leafproof.PutOptions{Records: "none"})
+	add(random(70_000, 4), leafproof.PutOptions{Records: "none", Place: cas.Chunked})
 	add(random(20_000, 3), leafproof.PutOptions{Records: "none", Tenant: "other"})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -115,7 +117,7 @@ func TestCheckSound(t *testing.T) {
 	dir, _ := checked(t)
 	for _, deep := range []bool{false, true} {
 		r := mustCheck(t, dir, leafproof.CheckOptions{Deep: deep})
-		if len(r.Findings) != 0 || r.Damaged() || r.Artifacts != 4 || r.Unreferenced != 0 {
+		if len(r.Findings) != 0 || r.Damaged() || r.Artifacts != 5 || r.Unreferenced != 0 {
 			t.Errorf("deep %v: %+v", deep, r)
 		}
 	}
@@ -139,12 +141,12 @@ func TestCheckNamesArtifacts(t *testing.T) {
 		"zero-filled": func(p []byte) []byte { clear(p); return p },
 		"cut":         func(p []byte) []byte { return p[:len(p)-10] },
 	}
-	dir, _ := checked(t)
-	for kind, files := range objectFiles(t, dir) {
+	base, want := checked(t)
+	for kind, files := range objectFiles(t, base) {
 		for i := range files {
 			for name, change := range changes {
 				t.Run(fmt.Sprint(kind, i, name), func(t *testing.T) {
-					dir, want := checked(t)
+					dir := copyDir(t, base)
 					path := objectFiles(t, dir)[kind][i]
 					damage(t, path, change)
 					good := readable(t, dir, want)
@@ -243,6 +245,7 @@ func TestCheckRanges(t *testing.T) {
 // A damaged file of the folder is reported, never fatal, and repaired where
 // another file says what stood there.
 func TestCheckFolderFiles(t *testing.T) {
+	base, want := checked(t)
 	for file, mendable := range map[string]bool{
 		"leafproof.json": true, "trust.policy": false, "keys/manifest": false, "keys/manifest.pub": true, "keys/cursor": true, "catalogue.db": true,
 	} {
@@ -251,7 +254,7 @@ func TestCheckFolderFiles(t *testing.T) {
 			"cut": func(p []byte) []byte { return p[:len(p)/2] }, "missing": nil,
 		} {
 			t.Run(strings.ReplaceAll(file, "/", "-")+" "+name, func(t *testing.T) {
-				dir, want := checked(t)
+				dir := copyDir(t, base)
 				path := filepath.Join(dir, file)
 				if change == nil {
 					if err := os.Remove(path); err != nil {
@@ -310,7 +313,7 @@ func TestRepairCatalogue(t *testing.T) {
 			t.Fatal("the damage was not found")
 		}
 		r, err := leafproof.Repair(ctx, dir, leafproof.CheckOptions{})
-		if err != nil || r.Restored == nil || r.Restored.Artifacts != 4 || r.Restored.Deleted != 1 || len(r.Restored.Unproven) != 0 {
+		if err != nil || r.Restored == nil || r.Restored.Artifacts != 5 || r.Restored.Deleted != 1 || len(r.Restored.Unproven) != 0 {
 			t.Fatalf("report = %+v, %v", r.Restored, err)
 		}
 		s := openStore(t, dir)
@@ -330,7 +333,7 @@ func TestRepairCatalogue(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := leafproof.Repair(ctx, dir, leafproof.CheckOptions{})
-		if err != nil || r.Restored == nil || r.Restored.Artifacts != 4 || r.Restored.Deleted != 0 || r.Restored.Epoch < 1e9 {
+		if err != nil || r.Restored == nil || r.Restored.Artifacts != 5 || r.Restored.Deleted != 0 || r.Restored.Epoch < 1e9 {
 			t.Fatalf("report = %+v, %v", r.Restored, err)
 		}
 		if !strings.Contains(fmt.Sprint(r.Restored.Unknown), "deleted") {
@@ -357,7 +360,7 @@ func TestRepairCatalogue(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, err := leafproof.Repair(ctx, dir, leafproof.CheckOptions{})
-		if err != nil || r.Restored == nil || r.Restored.Artifacts != 0 || len(r.Restored.Refused) != 4 {
+		if err != nil || r.Restored == nil || r.Restored.Artifacts != 0 || len(r.Restored.Refused) != 5 {
 			t.Errorf("report = %+v, %v", r.Restored, err)
 		}
 	})
@@ -385,7 +388,7 @@ func copyDir(t testing.TB, dir string) string {
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"keys/manifest", "keys/cursor"} {
+	for _, name := range []string{"keys/manifest", "keys/cursor"} { // os.CopyFS widens modes
 		if err := os.Chmod(filepath.Join(to, name), 0o600); err != nil {
 			t.Fatal(err)
 		}
