@@ -1,6 +1,7 @@
 package leafproof
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -34,7 +35,10 @@ type PutOptions struct {
 	MediaType string
 	// Name is a file name that auto may take as a hint.
 	Name string
-	// Place says how to store the bytes; "" and "auto" leave it to cas.
+	// Place says how to store the bytes: "" or "auto", "packed" (at most 16 KiB),
+	// "whole" or "chunked". Auto is chunked for bytes above 16 KiB that begin like
+	// records of a format, or are said to be such. It shows in nothing that is
+	// read back.
 	Place cas.Placement
 }
 
@@ -86,13 +90,33 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 			d.batch.Discard()
 		}
 	}()
-	if d.info, err = d.batch.Put(ctx, r, o.Place); err != nil {
+	in := bufio.NewReaderSize(r, detectBytes)
+	head, _ := in.Peek(detectBytes) // an error comes again when it is read
+	if d.info, err = d.batch.Put(ctx, in, placement(o, head)); err != nil {
 		return nil, wireError("", err)
 	}
 	if err := d.findRecords(ctx, o); err != nil {
 		return nil, wireError("", err)
 	}
 	return d, nil
+}
+
+// placement chooses how to store bytes that begin with head. Of records many
+// versions come that differ in a few, so they are cut finely.
+func placement(o PutOptions, head []byte) cas.Placement {
+	if o.Place != "" && o.Place != cas.Auto && o.Place != cas.Chunked {
+		return o.Place
+	}
+	format := o.Records
+	if format == "" || format == "auto" {
+		layout, _ := selector.Detect(head, o.MediaType, o.Name)
+		format = layout.Format
+	}
+	switch format {
+	case selector.FormatJSON, selector.FormatNDJSON, selector.FormatCSV, selector.FormatText:
+		return cas.ChunkedRecords
+	}
+	return o.Place
 }
 
 // findRecords chooses the record format and stores the record map.

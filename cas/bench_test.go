@@ -157,3 +157,45 @@ func BenchmarkRatio(b *testing.B) {
 		})
 	}
 }
+
+// chunkedSize is that of the blobs in [BenchmarkChunkedPut].
+const chunkedSize = 64 << 20
+
+// BenchmarkChunkedRandom reads 64 KiB at random, unaligned places of a chunked
+// blob.
+func BenchmarkChunkedRandom(b *testing.B) {
+	for name, data := range map[string][]byte{"lines": lines(1, chunkedSize), "random": random(1, chunkedSize)} {
+		b.Run("bytes="+name, func(b *testing.B) {
+			s := onDisk(b, b.TempDir())
+			place := cas.Chunked
+			if name == "lines" {
+				place = cas.ChunkedRecords
+			}
+			put(b, s, data, place)
+			r := open(b, s, data)
+			rng := rand.New(rand.NewPCG(1, 1))
+			buf := make([]byte, 64<<10)
+			b.SetBytes(int64(len(buf)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := r.ReadAt(buf, rng.Int64N(chunkedSize-int64(len(buf)))); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkChunkerScan finds the places where chunks may end.
+func BenchmarkChunkerScan(b *testing.B) {
+	data := random(1, 1<<20)
+	for id, c := range cas.Chunkers() {
+		b.Run(fmt.Sprintf("chunker=%d", id), func(b *testing.B) {
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Cut(data, func() int { return len(data) })
+			}
+		})
+	}
+}

@@ -166,15 +166,18 @@ func (d *chunkedData) readChunk(e recipeEntry, p []byte, from uint32) error {
 }
 
 // readChecked fills p with a whole chunk of which some copy has the right key.
-// Packs that are new since the index was made are looked for before it gives up.
+// Packs that are new since the index was made are looked for before it gives up,
+// until nothing new comes.
 func (d *chunkedData) readChecked(e recipeEntry, p []byte) error {
 	if ok, err := d.pending(e, p, 0); ok && merkle.Sum(p) == e.key || err != nil {
 		return err
 	}
 	failed := error(ErrNotFound)
-	for _, again := range []bool{false, true} {
-		if again {
-			if err := d.x.refresh(d.ctx); err != nil {
+	changed := true
+	for looks := 0; looks <= maxLooks && changed; looks++ {
+		if looks > 0 {
+			var err error
+			if changed, err = d.x.look(d.ctx); err != nil {
 				return err
 			}
 		}

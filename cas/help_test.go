@@ -33,3 +33,13 @@ func diskAt(t testing.TB, dir string) *disk.Backend {
 	t.Cleanup(func() { b.Close() })
 	return b
 }
+
+// contextThatEnds returns a context and what ends it.
+func contextThatEnds(t *testing.T) (ctx, func()) { return context.WithCancel(t.Context()) }
+
+// onRead is an empty reader that calls f when it is read.
+func onRead(f func()) io.Reader { return callingReader(f) }
+
+type callingReader func()
+
+func (f callingReader) Read([]byte) (int, error) { f(); return 0, io.EOF }

@@ -25,7 +25,7 @@ type watchedObject struct {
 }
 
 func (o watchedObject) ReadAt(p []byte, off int64) (int, error) {
-	if o.name.Kind == cas.KindBlob {
+	if o.name.Kind == cas.KindBlob || o.name.Kind == cas.KindPack {
 		o.w.reads.Add(1)
 		o.w.bytes.Add(int64(len(p)))
 	}

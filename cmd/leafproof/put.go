@@ -33,6 +33,7 @@ func putCommand() *cobra.Command {
 	fl.StringVar(&o.Records, "records", "auto", "record format: auto, ndjson, json, csv, text or none")
 	fl.StringVar(&o.At, "at", "", "with --records json: the JSON Pointer of the array")
 	fl.StringVar(&o.MediaType, "media-type", "", "the media type (default: that of the record format)")
+	fl.StringVar((*string)(&o.Place), "place", "auto", "how to store it: whole, chunked (deduplicated and compressed), packed (up to 16 KiB), or auto: chunked for records")
 	fl.StringVar(&o.Tenant, "tenant", "", "the tenant that owns the artifact (default local)")
 	fl.StringVar(&f.RunID, "run", "", "the run that made it")
 	fl.StringVar(&f.SourceID, "source", "", "the id of the source it was captured from")
@@ -56,6 +57,11 @@ func putCommand() *cobra.Command {
 		}
 		if f.Coverage, err = parseCoverage(coverage); err != nil {
 			return err
+		}
+		switch o.Place {
+		case "auto", "whole", "chunked", "packed":
+		default:
+			return usage("--place: %q is not auto, whole, chunked or packed", o.Place)
 		}
 		return withStore(cmd, func(s *leafproof.Store) error { return put(cmd, s, args[0], o, f, printRef(cmd, quiet, *asJSON)) })
 	}
