@@ -267,9 +267,16 @@ func (c *checker) integrity() error {
 	return err
 }
 
+// The parts of an artifact.
+const (
+	partBytes    = "bytes"
+	partManifest = "manifest"
+	partMap      = "record map"
+)
+
 // artifactPart is one of the blobs that an artifact needs.
 type artifactPart struct {
-	name string
+	name string // one of the constants
 	root merkle.Root
 	size int64
 }
@@ -313,8 +320,8 @@ func (c *checker) rowsFailed(err error) error {
 // against the manifest; a manifest that cannot be read hides the record map.
 func (c *checker) parts(row catalogue.Artifact) ([]artifactPart, error) {
 	parts := []artifactPart{
-		{"manifest", row.EnvelopeRoot, row.EnvelopeSize},
-		{"bytes", row.Root, row.Size},
+		{partManifest, row.EnvelopeRoot, row.EnvelopeSize},
+		{partBytes, row.Root, row.Size},
 	}
 	reader := &Store{config: config{objects: c.objects, policy: c.policy}}
 	_, m, err := reader.load(c.ctx, row)
@@ -326,7 +333,7 @@ func (c *checker) parts(row catalogue.Artifact) ([]artifactPart, error) {
 		if err != nil {
 			return parts, err
 		}
-		parts = append(parts, artifactPart{"record map", root, rec.Map.Size})
+		parts = append(parts, artifactPart{partMap, root, rec.Map.Size})
 	}
 	return parts, nil
 }
@@ -343,7 +350,7 @@ func (c *checker) firstPass() error {
 				c.find(CheckFinding{File: catalogueFile, Fault: string(cas.FaultUnread), Detail: row.ArtifactID + ": " + err.Error()})
 			} else {
 				i := c.find(CheckFinding{File: catalogueFile, Fault: "other manifest", Detail: err.Error(), Damage: true})
-				c.touch(i, row, artifactPart{"manifest", row.EnvelopeRoot, row.EnvelopeSize}, wholeRange(row.EnvelopeSize))
+				c.touch(i, row, artifactPart{partManifest, row.EnvelopeRoot, row.EnvelopeSize}, wholeRange(row.EnvelopeSize))
 			}
 		}
 		for _, p := range parts {

@@ -109,13 +109,13 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) error {
 	batch := s.objects.Begin(ctx, cas.TenantOf(a.row.Tenant))
 	defer batch.Discard()
-	parts := []artifactPart{{"bytes", a.m.Root, a.m.Size}}
+	parts := []artifactPart{{partBytes, a.m.Root, a.m.Size}}
 	if rec := a.m.Predicate.Records; rec != nil && rec.Map != nil {
 		root, err := merkle.ParseRoot(rec.Map.Root)
 		if err != nil {
 			return err
 		}
-		parts = append(parts, artifactPart{"record map", root, rec.Map.Size})
+		parts = append(parts, artifactPart{partMap, root, rec.Map.Size})
 	}
 	for _, p := range parts {
 		if err := a.bring(ctx, batch, p, progress); err != nil {
@@ -158,8 +158,13 @@ func (a *artifact) bring(ctx context.Context, batch *cas.Batch, p artifactPart, 
 	return nil
 }
 
-// placement is how the part would be placed if it were put here now.
-func (a *artifact) placement(artifactPart) cas.Placement { return cas.Auto }
+// placement is how a put of the part would place it.
+func (a *artifact) placement(p artifactPart) cas.Placement {
+	if rec := a.m.Predicate.Records; rec != nil && p.name == partBytes {
+		return placement(PutOptions{Records: rec.Format}, nil)
+	}
+	return cas.Auto
+}
 
 type countingReader struct {
 	r    io.Reader
