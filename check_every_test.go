@@ -19,7 +19,7 @@ import (
 var irrelevant = map[string]string{
 	"leafproof.json":    "the names of members may be in another case",
 	"trust.policy":      "the names of the policy and of a key, which say nothing",
-	"keys/manifest":     "the key's comment and the form of its text",
+	"keys/manifest":     "the comment, and copies of the public key that nothing reads",
 	"keys/cursor":       "another key is as good: only queries under way end",
 	"keys/manifest.pub": "",
 	"lock":              "",

@@ -188,9 +188,27 @@ func (c *checker) withoutKeys() bool {
 	return !absent(backupFile) && absent(keyFile) && absent(cursorKeyFile)
 }
 
-// manifestKey checks that the key that signs is the one that is shown, and one
-// that the policy lets sign.
+// signs makes a signature and checks it: the secret half of a key may be damaged
+// while the public half beside it is not.
+func signs(key *keys.Key) error {
+	probe := []byte("a signature that is made to be checked")
+	armored, err := manifest.SignSSH(probe, manifest.NamespaceManifest, key.Signer)
+	if err != nil {
+		return err
+	}
+	sig, err := manifest.ParseSSH(armored)
+	if err != nil {
+		return err
+	}
+	return sig.Verify(probe, manifest.NamespaceManifest, key.Public)
+}
+
+// manifestKey checks that the key signs, that it is the one that is shown, and
+// one that the policy lets sign.
 func (c *checker) manifestKey(key *keys.Key) {
+	if err := signs(key); err != nil {
+		c.fileFault(keyFile, fmt.Errorf("what it signs does not verify: %w", err))
+	}
 	shown := key.Public.OpenSSHLine() + "\n"
 	text, err := os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(publicKeyFile)))
 	if err == nil && string(text) != shown {
