@@ -92,8 +92,10 @@ type Touched struct {
 }
 
 // Check looks for damage in the store, and says which artifacts, and which bytes
-// of them, it reaches. It changes nothing. Damage is no error: the report tells
-// it. With an error of ctx, the report says how far the check came.
+// of them, it reaches. It changes nothing, but that, like any reader, it may leave
+// an index file. Damage is no error: the report tells it. With an error of ctx,
+// the report says how far the check came. Its memory grows with the damage, and
+// by eight bytes for each blob and chunk that artifacts need.
 func (s *Store) Check(ctx context.Context, o CheckOptions) (*CheckReport, error) {
 	c := newChecker(ctx, o, s.objects, s.catalogue, s.policy)
 	return c.report, wireError("", c.run())

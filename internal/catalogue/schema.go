@@ -61,7 +61,7 @@ func newStoreID() string { return "st_" + strings.ToLower(rand.Text()) }
 
 const (
 	hintInit   = "make a store with: leafproof init"
-	hintRepair = "restore the catalogue from a backup; the artifacts themselves are not in this file"
+	hintRepair = "make it anew from the manifests with: leafproof check --repair"
 	hintNewer  = "use the leafproof that made this store, or a newer one"
 	hintOlder  = "it is upgraded when the store is opened and no other process has it open"
 	hintWrite  = "a catalogue needs a folder that it may write, also for reading"
