@@ -22,8 +22,6 @@ func onDiskBackend(t testing.TB) *disk.Backend {
 
 type ioReader = io.Reader
 
-func noContext() ctx { return context.Background() }
-
 func diskAt(t testing.TB, dir string) *disk.Backend {
 	t.Helper()
 	b, err := disk.Open(dir)
