@@ -268,7 +268,7 @@ func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64
 }
 
 // Delete ends an artifact: from now on it is answered with artifact_deleted. Its
-// bytes stay on disk until a later release can reclaim them.
+// bytes stay on disk until [Store.GC] reclaims them.
 func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error {
 	if err := CheckID(id); err != nil {
 		return err

@@ -234,7 +234,7 @@ func (c *checker) manifestKey(key *keys.Key) {
 // own are the names of what belongs in a store's folder.
 var own = []string{
 	formatFile, policyFile, "keys", catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal",
-	objectsDir, lockFile, "leases", backupFile, nextCatalogue,
+	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue,
 }
 
 // strangers reports what does not belong in the folder.

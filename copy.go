@@ -137,7 +137,7 @@ func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) er
 	if err := batch.Commit(ctx); err != nil {
 		return err
 	}
-	return s.catalogue.Publish(ctx, row)
+	return s.publish(ctx, batch, row)
 }
 
 // bring copies one blob of an artifact. What is read is verified; what comes of

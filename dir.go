@@ -108,6 +108,9 @@ func Init(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := makeReserve(dir); err != nil && !isFull(err) && !errors.Is(err, syscall.ENOSPC) {
+		return err // on a small disk a store can do without
+	}
 	if err := writeFile(root, formatFile, append(text, '\n')); err != nil {
 		return err
 	}
@@ -213,6 +216,12 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	}()
 	opened := func(c func() error) { closers = append([]func() error{c}, closers...) }
 	lock, err := flock.Shared(filepath.Join(dir, lockFile))
+	for begin := time.Now(); errors.Is(err, flock.ErrHeld) && time.Since(begin) < openPatience; {
+		if err := sleep(ctx, 5*time.Millisecond); err != nil { // it may be being upgraded
+			return nil, err
+		}
+		lock, err = flock.Shared(filepath.Join(dir, lockFile))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -227,13 +236,15 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 		return nil, err
 	}
 	opened(backend.Close)
-	c.objects = cas.New(backend, cas.Options{})
 	cat, err := openCatalogue(ctx, dir, &lock)
 	if err != nil {
 		return nil, err
 	}
 	opened(cat.Close)
-	c.catalogue = cat
+	c.catalogue, c.dir, c.backend = cat, dir, backend
+	c.book = newLeaseBook(cat, dir)
+	c.objects = cas.New(backend, cas.Options{Leases: c.book})
+	opened(c.objects.Close)
 	for _, o := range opts {
 		o(&c)
 	}
@@ -290,9 +301,13 @@ func openCatalogue(ctx context.Context, dir string, lock **flock.Lock) (catalogu
 	return cat, nil
 }
 
+// openPatience is how long Open waits for a process that has the store for itself:
+// an upgrade takes less.
+const openPatience = time.Second
+
 // upgradePatience is how long an upgrade waits for other processes to close the
-// store.
-const upgradePatience = 5 * time.Second
+// store. A test shortens it.
+var upgradePatience = 5 * time.Second
 
 // upgradeCatalogue gives up the lock and upgrades under one for itself alone.
 func upgradeCatalogue(dir string, lock *flock.Lock) error {

@@ -109,6 +109,8 @@ var wireTable = []struct {
 	{bundle.ErrClaim, CodeSelectorInvalid, FixCall, false},
 	{manifest.ErrRefAltered, CodeRefAltered, FixCall, false},
 	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
+	{cas.ErrLease, CodeInternal, Wait, true},
+	{catalogue.ErrLease, CodeInternal, Wait, true},
 	{cas.ErrFull, CodeStoreFull, Wait, true},
 	{catalogue.ErrFull, CodeStoreFull, Wait, true},
 	{catalogue.ErrReadOnly, CodeStoreFull, Wait, true},
@@ -176,6 +178,9 @@ func Hint(err error) string {
 		return "if its word shall count there, add the key in this store's keys/manifest.pub to the trust.policy of the other"
 	case errors.Is(err, flock.ErrHeld):
 		return "end the other process, or wait for it"
+	}
+	if errors.Is(err, cas.ErrLease) || errors.Is(err, catalogue.ErrLease) {
+		return "nothing was published: put it again"
 	}
 	if e, ok := errors.AsType[*catalogue.Error](err); ok && e.Hint != "" {
 		return e.Hint

@@ -111,6 +111,9 @@ func OwnerOnly() Authority { return gate.OwnerOnly{} }
 // config are the parts of a store.
 type config struct {
 	objects   *cas.Store
+	dir       string      // the folder; "" where there is none
+	backend   cas.Backend // what objects stands on
+	book      *leaseBook  // nil where there is no folder
 	catalogue catalogue.Catalogue
 	signer    crypto.Signer    // signs manifests; Ed25519
 	policy    *manifest.Policy // says which keys' word counts here

@@ -229,11 +229,7 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 		return none, fail(CodeSelectorInvalid, FixCall, "draft", "the draft was published or discarded already")
 	}
 	d.ended = true
-	defer func() {
-		if err != nil {
-			d.batch.Discard()
-		}
-	}()
+	defer d.batch.Discard() // from then on the row keeps it, or nothing does
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {
 		return none, wireError("", err)
@@ -269,10 +265,19 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 	if !f.ExpiresAt.IsZero() {
 		row.ExpiresAt = &f.ExpiresAt
 	}
-	if err := s.catalogue.Publish(ctx, row); err != nil {
+	if err := s.publish(ctx, d.batch, row); err != nil {
 		return none, wireError(m.ArtifactID, err)
 	}
 	return ref, nil
+}
+
+// publish commits the row of an artifact whose parts are in a batch. A sweep that
+// has not heard from this process may have taken them: then it refuses.
+func (s *Store) publish(ctx context.Context, b *cas.Batch, row catalogue.Artifact) error {
+	if s.book == nil {
+		return s.catalogue.Publish(ctx, row)
+	}
+	return s.catalogue.PublishUnder(ctx, b.Lease(), row)
 }
 
 // predicate states a draft in the manifest's words.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"leafproof/internal/catalogue"
 	"leafproof/internal/flock"
@@ -59,6 +60,9 @@ func TestUpgradeWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	older(t, dir)
+	old := upgradePatience
+	upgradePatience = 100 * time.Millisecond
+	defer func() { upgradePatience = old }()
 	lock, err := flock.Shared(filepath.Join(dir, lockFile))
 	if err != nil {
 		t.Fatal(err)

@@ -153,7 +153,7 @@ func rmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm ID",
 		Short: "End an artifact: it is answered with artifact_deleted from now on",
-		Long:  "End an artifact. It is answered with artifact_deleted from now on; its bytes are not reclaimed yet.",
+		Long:  "End an artifact. It is answered with artifact_deleted from now on; gc reclaims its bytes.",
 		Args:  args(1, 1),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever asks for it later")

@@ -236,6 +236,10 @@ func (s *SQLite) write(ctx context.Context, j *job) error {
 	return nil
 }
 
+// KeepLogShort makes the -wal file take little room, at the price of more
+// syncs. It counts from the next connection on: call it before the first change.
+func (s *SQLite) KeepLogShort() { s.writer.short.Store(true) }
+
 // Artifact implements [Catalogue].
 func (s *SQLite) Artifact(ctx context.Context, id string) (Artifact, error) {
 	a, err := scan(s.stmts.artifact.QueryRowContext(ctx, id))

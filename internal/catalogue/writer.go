@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,8 +38,9 @@ type job struct {
 // goroutine: whoever finds the turn free leads, and commits the changes of all
 // that wait with its own, so that 16 at once pay for about one sync.
 type writer struct {
-	path string
-	turn chan struct{} // holds one token while somebody leads
+	path  string
+	short atomic.Bool   // the log is kept short
+	turn  chan struct{} // holds one token while somebody leads
 
 	mu    sync.Mutex
 	queue []*job // those that nobody has taken
@@ -322,7 +324,11 @@ func (w *writer) connect(ctx context.Context) (err error) {
 		return nil
 	}
 	// fullfsync makes a sync reach the medium on macOS.
-	w.db, err = openDB(w.path, "mode=rw", "_pragma=synchronous(FULL)", "_pragma=fullfsync(1)", "_pragma=checkpoint_fullfsync(1)")
+	params := []string{"mode=rw", "_pragma=synchronous(FULL)", "_pragma=fullfsync(1)", "_pragma=checkpoint_fullfsync(1)"}
+	if w.short.Load() {
+		params = append(params, "_pragma=wal_autocheckpoint(16)")
+	}
+	w.db, err = openDB(w.path, params...)
 	if err != nil {
 		return err
 	}
