@@ -10,7 +10,7 @@
 //   - [Store.Read] and [Store.Prove] give back parts of it, plainly or with a proof,
 //   - [Store.Query] filters its records and says what it examined,
 //   - [Store.Resolve], [Store.ResolveRef] and [Store.List] tell what there is,
-//   - [Store.Delete] ends an artifact.
+//   - [Store.Delete] ends an artifact, and [Store.GC] reclaims what none needs.
 //
 // What Prove writes is checked by Verify of the package manifest/bundle, which
 // needs no store.
