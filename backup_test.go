@@ -120,6 +120,7 @@ func TestBackupOfDamage(t *testing.T) {
 				if kind == "index" {
 					t.Skip("it is made anew")
 				}
+				t.Parallel() // it waits for the disk
 				dir := copyDir(t, base)
 				old := filepath.Join(t.TempDir(), "old")
 				backup(t, dir, old, leafproof.BackupOptions{WithKeys: true})

@@ -146,6 +146,7 @@ func TestCheckNamesArtifacts(t *testing.T) {
 		for i := range files {
 			for name, change := range changes {
 				t.Run(fmt.Sprint(kind, i, name), func(t *testing.T) {
+					t.Parallel() // it waits for the disk
 					dir := copyDir(t, base)
 					path := objectFiles(t, dir)[kind][i]
 					damage(t, path, change)

@@ -67,6 +67,7 @@ func TestRescue(t *testing.T) {
 		}, 1, "damaged: "},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits for the disk
 			dir := copyDir(t, base)
 			test.harm(t, dir)
 			out := filepath.Join(t.TempDir(), "rescued")

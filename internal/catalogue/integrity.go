@@ -33,7 +33,7 @@ func (s *SQLite) Integrity(ctx context.Context) ([]string, error) {
 		}
 		return nil, wrapped
 	}
-	if ahead := time.UnixMicro(clock).Sub(time.Now()); ahead > 24*time.Hour {
+	if time.Until(time.UnixMicro(clock)) > 24*time.Hour {
 		problems = append(problems, fmt.Sprintf("its clock stands at %s, ahead of this machine's",
 			time.UnixMicro(clock).UTC().Format(time.RFC3339)))
 	}
