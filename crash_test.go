@@ -58,13 +58,14 @@ type crashHistory struct {
 	told map[string][]byte // the artifacts that were told, nil once their end was told
 
 	every    int // of so many moments one is looked at
+	step     int // bytes between the cuts of a commit's log
 	moments  int
 	states   int
 	problems []string
 }
 
 func newCrashHistory(t *testing.T) *crashHistory {
-	h := &crashHistory{t: t, dir: filepath.Join(t.TempDir(), "store"), objects: crashfs.New(), told: map[string][]byte{}, every: 1}
+	h := &crashHistory{t: t, dir: filepath.Join(t.TempDir(), "store"), objects: crashfs.New(), told: map[string][]byte{}, every: 1, step: 1500}
 	if err := leafproof.Init(t.Context(), h.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func (h *crashHistory) cutCommit(before, after catalogueFiles, when string) {
 		h.t.Errorf("the commit did more than to append %d to %d bytes of log", len(after.wal), len(before.wal))
 		return
 	}
-	for end := len(before.wal); end <= len(after.wal); end += 1500 {
+	for end := len(before.wal); end <= len(after.wal); end += h.step {
 		if len(h.problems) > 0 {
 			return
 		}
@@ -285,7 +286,7 @@ func TestCrashPublish(t *testing.T) {
 	needFlushes(t)
 	h := newCrashHistory(t)
 	if testing.Short() {
-		h.every = 10
+		h.every, h.step = 50, 12_000
 	}
 	h.run()
 	for _, p := range h.problems {
@@ -301,6 +302,9 @@ func TestCrashPublish(t *testing.T) {
 // loses the end of its log after a commit, are caught.
 func TestCrashPublishSabotaged(t *testing.T) {
 	needFlushes(t)
+	if testing.Short() {
+		t.Skip("it is about the full run of the test above")
+	}
 	for name, sabotage := range map[string]crashfs.Sabotage{
 		"files": {FileSync: true}, "directories": {DirSync: true},
 	} {

@@ -95,6 +95,28 @@ var scenarios = []scenario{
 			return errors.Join(w.remove(20_000), w.remove(300), w.put(20_000, cas.Auto))
 		},
 	},
+	{name: "chunked", needs: both, run: func(w *writer) error {
+		return errors.Join(w.put(150_000, cas.Chunked), w.put(40_000, cas.ChunkedRecords), w.put(150_000, cas.Chunked))
+	}},
+	{
+		name: "merge", needs: both,
+		before: func(w *writer) error {
+			return errors.Join(w.put(1000, cas.Auto), w.put(2000, cas.Auto), w.put(3000, cas.Auto), w.put(40_000, cas.ChunkedRecords))
+		},
+		run: func(w *writer) error {
+			return errors.Join(w.s.Compact(context.Background(), tenant), w.put(4000, cas.Auto), w.s.Compact(context.Background(), tenant))
+		},
+	},
+	{
+		name: "index", needs: both,
+		before: func(w *writer) error { return errors.Join(w.put(1000, cas.Auto), w.put(2000, cas.Auto)) },
+		run: func(w *writer) error {
+			// No room in memory: each pack goes into an index file at once.
+			w.s = cas.New(disk.New(w.fsys), cas.Options{IndexBytes: 1})
+			return errors.Join(w.put(3000, cas.Auto), w.put(4000, cas.Auto), w.put(1000, cas.Auto),
+				w.s.Compact(context.Background(), tenant))
+		},
+	},
 	{name: "two processes", needs: both, races: true, run: func(w *writer) error {
 		other := &writer{fsys: w.fsys, s: cas.New(disk.New(w.fsys), cas.Options{}), told: w.told}
 		failed := make(chan error)
@@ -523,7 +545,7 @@ func TestCrash(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // small heaps, many of them
 	seeds, every := uint64(6), int64(1)
 	if testing.Short() {
-		seeds, every = 2, 5
+		seeds, every = 1, 15
 	}
 	var states, moments atomic.Int64
 	t.Run("all", func(t *testing.T) {

@@ -113,7 +113,7 @@ func TestFaults(t *testing.T) {
 	needFlushes(t)
 	step := 1
 	if testing.Short() {
-		step = 101
+		step = 300
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	t.Run("all", func(t *testing.T) {

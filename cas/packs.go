@@ -186,8 +186,9 @@ func (x *packs) list(ctx context.Context, listing uint64) (fresh []Name, present
 			x.infos[number].seen, x.infos[number].removed = listing, false
 		}
 		// An object that is not a pack stays so, since objects are immutable;
-		// one that could not be read may be readable now.
-		if (!known || x.infos[number].covers == 0) && (bad == nil || !errors.Is(bad, errPack)) {
+		// one that could not be read, or gave fewer bytes than it has, may be
+		// readable now.
+		if (!known || x.infos[number].covers == 0) && (bad == nil || !errors.Is(bad, errPack) || errors.Is(bad, errShort)) {
 			fresh = append(fresh, name)
 		}
 		x.mu.Unlock()
