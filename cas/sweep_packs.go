@@ -117,7 +117,32 @@ func (t *tenantSweep) deletePacks(ctx context.Context, names []Name) error {
 	if err := t.destroy(ctx, empty, t.removePack); err != nil {
 		return err
 	}
-	return t.rewrite(ctx, rest)
+	if err := t.rewrite(ctx, rest); err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return t.dropIndex(ctx)
+}
+
+// dropIndex deletes the index files of a tenant that has no pack left. They are a
+// cache, of nothing then; who has one open goes on with it.
+func (t *tenantSweep) dropIndex(ctx context.Context) error {
+	for _, err := range t.s.b.List(ctx, t.tenant, KindPack, nil) {
+		return err // there is one, or it cannot be known
+	}
+	var names []Name
+	for name, err := range t.s.b.List(ctx, t.tenant, KindIndex, nil) {
+		if err != nil {
+			return t.keep(ctx, err)
+		}
+		names = append(names, name)
+	}
+	if err := t.s.b.Delete(ctx, names...); err != nil {
+		return t.keep(ctx, err)
+	}
+	return nil
 }
 
 func (t *tenantSweep) removePack(ctx context.Context, text string) (int64, error) {
