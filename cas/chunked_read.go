@@ -310,9 +310,8 @@ func (o *openPacks) get(ctx context.Context, name Name) (Object, func(), error) 
 		return nil, nil, err
 	}
 	o.mu.Lock()
-	if other, ok := o.open.Get(name); ok { // another one was faster
+	if _, ok := o.open.Get(name); ok { // another one was faster
 		object.Close()
-		object = other
 	} else {
 		o.open.Add(name, object)
 	}
