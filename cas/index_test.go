@@ -145,6 +145,14 @@ func (c *changing) flip(t *testing.T, name cas.Name, rng *rand.Rand) {
 	c.changed[name] = p
 }
 
+// Delete also ends the change: a name that is used again after it has new bytes.
+func (c *changing) Delete(ctx ctx, list ...cas.Name) error {
+	for _, name := range list {
+		delete(c.changed, name)
+	}
+	return c.Backend.Delete(ctx, list...)
+}
+
 type changedObject struct{ *bytes.Reader }
 
 func (changedObject) Close() error { return nil }
