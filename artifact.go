@@ -3,6 +3,7 @@ package leafproof
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -54,6 +55,9 @@ func (s *Store) find(ctx context.Context, who Caller, id string, action gate.Act
 	}
 	if a.signed, a.m, err = s.load(ctx, row); err != nil {
 		return nil, a.tell(ctx, err)
+	}
+	if a.m.ArtifactID != id { // a damaged index of the catalogue leads to another row
+		return nil, a.tell(ctx, fmt.Errorf("%w: the catalogue leads to %s", errManifest, a.m.ArtifactID))
 	}
 	return a, nil
 }

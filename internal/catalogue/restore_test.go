@@ -1,6 +1,7 @@
 package catalogue_test
 
 import (
+	"bytes"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -130,6 +131,50 @@ func TestSalvageAndRestore(t *testing.T) {
 		if got := catalogue.Salvage(t.Context(), p); len(got.Rows) != 0 || got.Epoch != -1 {
 			t.Errorf("of none: %+v", got)
 		}
+	}
+}
+
+// SQLite believes an index: where a damaged one leads to another row, that row
+// does not get into a list that it does not belong to.
+func TestIndexLeadsAstray(t *testing.T) {
+	for name, test := range map[string]struct {
+		entry, astray string
+		ask           func(s *catalogue.SQLite) error
+	}{
+		"by tenant, a deleted one": {"local\x04\x04", "local\x04\x03", func(s *catalogue.SQLite) error {
+			_, err := s.List(t.Context(), "local", 0, 10)
+			return err
+		}},
+		"by tenant, another's": {"local\x04\x04", "lokal\x04\x04", func(s *catalogue.SQLite) error {
+			_, err := s.List(t.Context(), "lokal", 0, 10)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, _ := kept(t, 5)
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := bytes.Count(text, []byte(test.entry)); n != 1 {
+				t.Fatalf("the entry stands %d times in the file", n)
+			}
+			text = bytes.Replace(text, []byte(test.entry), []byte(test.astray), 1)
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s, err := catalogue.OpenSQLite(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			if err := test.ask(s); !errors.Is(err, catalogue.ErrDamaged) {
+				t.Errorf("error = %v, want ErrDamaged", err)
+			}
+			if problems, err := s.Integrity(t.Context()); err != nil || len(problems) == 0 {
+				t.Errorf("Integrity = %q, %v", problems, err)
+			}
+		})
 	}
 }
 

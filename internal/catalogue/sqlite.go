@@ -249,6 +249,8 @@ func (s *SQLite) Artifact(ctx context.Context, id string) (Artifact, error) {
 	case err != nil:
 		return Artifact{}, s.fail("look up", id, err)
 	}
+	// SQLite believes an index: a damaged one leads to another row, of which the
+	// id is then not read. Only the manifest tells; see the root package's load.
 	return a, nil
 }
 
@@ -267,6 +269,9 @@ func (s *SQLite) List(ctx context.Context, tenant string, after int64, limit int
 		a, err := scan(rows)
 		if err != nil {
 			return nil, s.fail("list", tenant, err)
+		}
+		if a.Tenant != tenant || a.Seq <= after || a.DeletedAt != nil {
+			return nil, s.fail("list", tenant, fmt.Errorf("%w: an index leads to another row", ErrDamaged))
 		}
 		list = append(list, a)
 	}
