@@ -268,7 +268,7 @@ func (s *SQLite) List(ctx context.Context, tenant string, after int64, limit int
 	for rows.Next() {
 		a, err := scan(rows)
 		if err != nil {
-			return nil, s.fail("list", tenant, err)
+			return nil, s.fail("list", tenant, fmt.Errorf("%w: %w", ErrDamaged, err))
 		}
 		if a.Tenant != tenant || a.Seq <= after || a.DeletedAt != nil {
 			return nil, s.fail("list", tenant, fmt.Errorf("%w: an index leads to another row", ErrDamaged))
@@ -299,8 +299,8 @@ func (s *SQLite) tenants(rows *sql.Rows, err error) ([]string, error) {
 	var tenants []string
 	for rows.Next() {
 		var t string
-		if err := rows.Scan(&t); err != nil {
-			return nil, s.fail("list the tenants of", s.path, err)
+		if err := rows.Scan(&t); err != nil { // no tenant is written that is no text
+			return nil, s.fail("list the tenants of", s.path, fmt.Errorf("%w: %w", ErrDamaged, err))
 		}
 		tenants = append(tenants, t)
 	}
