@@ -267,13 +267,23 @@ func openCatalogue(ctx context.Context, dir string, lock **flock.Lock) (catalogu
 	cat, err := catalogue.OpenSQLite(path)
 	for begin := time.Now(); errors.Is(err, catalogue.ErrOlder); {
 		upErr := upgradeCatalogue(dir, *lock)
-		if errors.Is(upErr, flock.ErrHeld) && time.Since(begin) < upgradePatience {
-			// Another process has it open, perhaps to upgrade it.
+		if errors.Is(upErr, flock.ErrHeld) {
+			// Another process has it open, perhaps because it has upgraded it.
+			if time.Since(begin) >= upgradePatience {
+				return nil, fmt.Errorf("%s must be upgraded, but other processes use it: %w", path, upErr)
+			}
 			if err := sleep(ctx, time.Millisecond+mathrand.N(20*time.Millisecond)); err != nil {
 				return nil, err
 			}
-		} else if errors.Is(upErr, flock.ErrHeld) {
-			return nil, fmt.Errorf("%s must be upgraded, but other processes use it: %w", path, upErr)
+			// Look without the lock: many that wait and take it to look would
+			// keep each other from having it alone.
+			probe, err := catalogue.OpenSQLite(path)
+			if errors.Is(err, catalogue.ErrOlder) {
+				continue
+			}
+			if err == nil {
+				probe.Close()
+			}
 		}
 		shared, lockErr := flock.Shared(filepath.Join(dir, lockFile))
 		switch {
