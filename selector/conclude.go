@@ -115,7 +115,7 @@ func (a *Answer) beyond() string {
 // redaction is the redaction that hides the field asked about; nil if none does.
 func (a *Answer) redaction() *Redaction {
 	for i, r := range a.Completeness.Redactions {
-		if a.Where.WithRedactions([]string{r.Path}).redacted {
+		if a.Where.RedactedBy(r.Path) {
 			return &a.Completeness.Redactions[i]
 		}
 	}

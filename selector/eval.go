@@ -5,14 +5,40 @@ import (
 	"unicode/utf8"
 )
 
-// Eval decides the condition for the bytes of one record. For many records
-// [Run] is faster.
-func (w *Where) Eval(record []byte, l Layout) Outcome {
+// Evaluator decides one condition for record after record. It keeps room from
+// one record to the next, so it serves one goroutine; make one for each.
+type Evaluator struct{ e *evaluator }
+
+// Evaluator returns an evaluator for the records of a layout. It fails with
+// ErrLayout for an invalid layout only.
+func (w *Where) Evaluator(l Layout) (*Evaluator, error) {
 	l, err := l.normal()
+	if err != nil {
+		return nil, err
+	}
+	return &Evaluator{newEvaluator(w, l)}, nil
+}
+
+// Eval decides the condition for the bytes of one record, terminator excluded.
+// The record is checked whole before it decides anything. Its bytes are not
+// kept and not changed.
+func (e *Evaluator) Eval(record []byte) Outcome { return e.e.eval(record) }
+
+// EvalTrusted is Eval for a record that was validated and not found undecidable
+// ([Stats]): it is one value of its format, is UTF-8, has no duplicate names and
+// no lone surrogates, and is within the limits. It looks at no more of the bytes
+// than the decision needs. For another record it may decide wrongly, but it never
+// reads outside the record and never panics.
+func (e *Evaluator) EvalTrusted(record []byte) Outcome { return e.e.trusted(record) }
+
+// Eval decides the condition for the bytes of one record. For many records an
+// [Evaluator] is faster.
+func (w *Where) Eval(record []byte, l Layout) Outcome {
+	e, err := w.Evaluator(l)
 	if err != nil {
 		return Undecidable
 	}
-	return newEvaluator(w, l).eval(record)
+	return e.Eval(record)
 }
 
 // evaluator decides one condition for record after record.
@@ -80,6 +106,9 @@ func (e *evaluator) eval(record []byte) Outcome {
 	}
 	return Undecidable
 }
+
+// trusted decides the condition for a record that was validated.
+func (e *evaluator) trusted(record []byte) Outcome { return e.eval(record) }
 
 func (e *evaluator) json(record []byte) Outcome {
 	e.scan.reset(record, int(e.layout.Limits.Depth))

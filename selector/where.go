@@ -65,6 +65,15 @@ func (w *Where) WithRedactions(paths []string) *Where {
 	return &out
 }
 
+// Fields returns the JSON Pointers that the condition reads, in the order in
+// which they are first written and each once; for a query that may select
+// several values, the pointer up to the first step that does.
+func (w *Where) Fields() []string { return []string{w.Field()} }
+
+// RedactedBy reports whether a redaction of the value at pointer makes the
+// condition undecidable for every record.
+func (w *Where) RedactedBy(pointer string) bool { return w.WithRedactions([]string{pointer}).redacted }
+
 // Field returns the JSON Pointer that the condition reads.
 func (w *Where) Field() string { return pointerText(w.path) }
 
