@@ -209,48 +209,88 @@ func (m *Map) Spans(ctx context.Context, a, b int64) iter.Seq2[Span, error] {
 }
 
 func (m *Map) spans(ctx context.Context, a, b int64, yield func(Span) bool) error {
-	if err := m.head.checkRange(a, b); err != nil || a == b {
-		return err
-	}
-	index, err := m.find(a)
+	r, err := m.reader(a, b)
 	if err != nil {
 		return err
 	}
-	c := pageChain{head: m.head, index: index}
-	next, stopped := a, false
-	var buf []byte
-	for next < b && !stopped {
-		if err := ctx.Err(); err != nil {
+	for {
+		page, err := r.page(ctx)
+		if err != nil || len(page) == 0 {
 			return err
 		}
-		if buf == nil { // few records are on one page, many are read in larger blocks
-			buf = make([]byte, mapPage*max(1, min(mapBuffer, (b-a)/256, m.head.pages-index)))
-		}
-		p := buf[:min(int64(len(buf)), (m.head.pages-c.index)*mapPage)]
-		if len(p) == 0 {
-			return badMap(-1, "record %d is on no page", next)
-		}
-		if err := readFull(m.r, p, (1+c.index)*mapPage); err != nil {
-			return err
-		}
-		for ; len(p) > 0 && next < b && !stopped; p = p[mapPage:] {
-			begin := next
-			err := c.page(p[:mapPage], func(rec int64, s Span) bool {
-				if rec == next && next < b {
-					next++
-					stopped = !yield(s)
-				}
-				return !stopped && next < b
-			})
-			if err != nil {
-				return err
-			}
-			if next == begin {
-				return badMap(-1, "record %d is not on page %d", next, c.index-1)
+		for _, s := range page {
+			if !yield(s) {
+				return nil
 			}
 		}
 	}
-	return nil
+}
+
+// mapReader reads the spans of a run of records, page by page.
+type mapReader struct {
+	m         *Map
+	chain     pageChain
+	next, end int64 // the records that are left
+	block     []byte
+	left      []byte // what is left of the block, whole pages
+	spans     []Span // of the last page
+}
+
+// reader returns a reader of the records [a, b).
+func (m *Map) reader(a, b int64) (*mapReader, error) {
+	r := &mapReader{m: m, next: a, end: b}
+	if err := m.head.checkRange(a, b); err != nil || a == b {
+		return r, err
+	}
+	index, err := m.find(a)
+	r.chain = pageChain{head: m.head, index: index}
+	return r, err
+}
+
+// page returns the wanted spans of the next page, valid until the next call;
+// none at the end.
+func (r *mapReader) page(ctx context.Context) ([]Span, error) {
+	if r.next >= r.end {
+		return nil, nil
+	}
+	if len(r.left) == 0 {
+		if err := r.fill(ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.spans = r.spans[:0]
+	first := r.next
+	err := r.chain.page(r.left[:mapPage], func(rec int64, s Span) bool {
+		if rec == r.next && r.next < r.end {
+			r.next++
+			r.spans = append(r.spans, s)
+		}
+		return r.next < r.end
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.next == first {
+		return nil, badMap(-1, "record %d is not on page %d", r.next, r.chain.index-1)
+	}
+	r.left = r.left[mapPage:]
+	return r.spans, nil
+}
+
+// fill reads the next pages: a few for few records, larger blocks for many.
+func (r *mapReader) fill(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	pages := r.m.head.pages - r.chain.index
+	if pages <= 0 {
+		return badMap(-1, "record %d is on no page", r.next)
+	}
+	if r.block == nil {
+		r.block = make([]byte, mapPage*max(1, min(mapBuffer, (r.end-r.next)/256, pages)))
+	}
+	r.left = r.block[:min(int64(len(r.block)), pages*mapPage)]
+	return readFull(r.m.r, r.left, (1+r.chain.index)*mapPage)
 }
 
 // Pages returns which leaves of the map hold the spans of the records [a, b):

@@ -10,7 +10,7 @@ import (
 
 // Why a scan or read ended (Scan.Stop, Answer.Stop).
 const (
-	StopComplete  = "complete"   // every record was examined
+	StopComplete  = "complete"   // every record was examined, and every row returned
 	StopPageLimit = "page_limit" // Budget.Limit rows were returned
 	StopByteLimit = "byte_limit" // Budget.ReturnBytes was reached
 	StopBudget    = "budget"     // Budget.MaxRecords or MaxBytes was used up
@@ -29,16 +29,16 @@ const (
 // Position is where a scan stands, with what it counted since record 0. The
 // zero Position is the beginning.
 type Position struct {
-	Record      int64 // the next record to examine
+	Record      int64 // the next record to examine; in another order, the last row's record + 1
 	Offset      int64 // the byte where the last examined record ended
-	Examined    int64 // records examined
+	Examined    int64 // records examined, each counted once
 	Matched     int64
 	Undecidable int64
 	Bytes       int64 // bytes of the examined records
 }
 
-// Budget bounds one call of [Run]. A zero field is no bound; a negative one is
-// an error.
+// Budget bounds one call of [Task.Run]. A zero field is no bound; a negative
+// one is an error.
 type Budget struct {
 	Limit       int64 // records to return
 	MaxRecords  int64 // records to examine
@@ -46,7 +46,7 @@ type Budget struct {
 	ReturnBytes int64 // record bytes to return; at least one record is returned
 }
 
-// Scan is what one call of [Run] did.
+// Scan is what one call of [Task.Run] did.
 type Scan struct {
 	Position    Position // where to go on; counts are cumulative
 	Stop        string
@@ -56,9 +56,30 @@ type Scan struct {
 	Undecidable []Span         // the first 16 undecidable records of this call
 }
 
-// Run examines records in document order from a position on and gives the
-// matching ones to emit, whose bytes are valid until it returns; w nil matches
-// every record, emit nil only counts.
+// A Row is a record that a [Task] returns.
+type Row struct {
+	Record int64
+	Span   Span
+	Bytes  []byte // of the record, valid until emit returns
+}
+
+// A Task is a question about the records of a source.
+type Task struct {
+	Source  io.ReaderAt // safe for concurrent use
+	Map     *Map        // of Source
+	Layout  Layout
+	Where   *Where // nil: every record matches
+	Trust   Trust
+	From    Position
+	Budget  Budget
+	Workers int // records are decided by so many goroutines; 0: one a core, at most 16
+}
+
+// Run examines records from t.From on and gives the matching ones to emit; emit
+// nil only counts. Records are decided on several cores, but emit is called in
+// the order of the result by the goroutine that called Run, and memory does not
+// grow with the source: it holds a few MiB and, where a record is longer, that
+// record.
 //
 // It stops at record boundaries, and what it returns can be continued: pages of
 // any size concatenate to the one-page answer. At the limit it goes on to the
@@ -67,79 +88,87 @@ type Scan struct {
 // is page_limit and More is unknown.
 //
 // A deadline, a cancelled context and a budget are no errors: Stop says so.
-func Run(ctx context.Context, src io.ReaderAt, m *Map, l Layout, w *Where, from Position, b Budget, emit func(rec int64, s Span, bytes []byte) error) (Scan, error) {
-	l, err := l.normal()
+func (t Task) Run(ctx context.Context, emit func(Row) error) (Scan, error) {
+	l, err := t.Layout.normal()
 	if err != nil {
 		return Scan{}, err
 	}
+	t.Layout = l
+	b := t.Budget
 	if b.Limit < 0 || b.MaxRecords < 0 || b.MaxBytes < 0 || b.ReturnBytes < 0 {
 		return Scan{}, fail("query", -1, ErrSelector, "a negative limit")
 	}
-	if err := m.head.checkRange(from.Record, m.Records()); err != nil {
+	if err := t.Map.head.checkRange(t.From.Record, t.Map.Records()); err != nil {
 		return Scan{}, err
 	}
-	if m.head.layout != l.Digest() {
+	if t.Map.head.layout != l.Digest() {
 		return Scan{}, badMap(48, "made for another record layout")
 	}
-	r := &runner{budget: b, emit: emit, in: window{src: src, size: m.head.size}, limit: l.Limits.Record}
-	r.scan = Scan{Position: from, Undecidable: []Span{}, Ranges: []merkle.Range{}}
-	if w != nil {
-		r.eval = newEvaluator(w, l)
-	}
-	err = r.run(ctx, m)
+	r := &runner{budget: b, emit: emit}
+	r.scan = Scan{Position: t.From, More: MoreUnknown, Undecidable: []Span{}, Ranges: []merkle.Range{}}
+	err = r.document(ctx, t)
 	if n := r.scan.Position.Record; n > 0 {
 		r.scan.Ranges = append(r.scan.Ranges, merkle.Range{Start: 0, End: n})
 	}
 	return r.scan, err
 }
 
-// runner is one call of Run.
+// runner counts, stops and gives rows away, in the order of the result.
 type runner struct {
 	budget   Budget
-	eval     *evaluator // nil: every record matches
-	emit     func(rec int64, s Span, bytes []byte) error
-	in       window
-	limit    int64 // bytes of a record
+	emit     func(Row) error
 	scan     Scan
 	examined int64 // records, by this call
 	bytes    int64 // of these
 	returned int64 // bytes
 }
 
-func (r *runner) run(ctx context.Context, m *Map) error {
-	r.scan.More = MoreUnknown
-	for s, err := range m.Spans(ctx, r.scan.Position.Record, m.Records()) {
-		if err == nil && r.examined%64 == 0 {
-			err = ctx.Err()
-		}
-		if err == nil {
+// document runs a task in document order.
+func (r *runner) document(ctx context.Context, t Task) error {
+	end := t.Map.Records()
+	if n := r.budget.MaxRecords; n > 0 && n < end-t.From.Record {
+		end = t.From.Record + n + 1 // the one behind the budget stops the scan
+	}
+	feed, err := newFeeder(t, end, r.emit != nil)
+	if err != nil {
+		return r.ended(ctx, err)
+	}
+	err = feed.each(ctx, func(b *batch) error {
+		for i, s := range b.spans[:b.decided] {
+			if r.examined%64 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
 			if r.spent(s) {
 				r.stop(StopBudget)
-				return nil
+				return errStopped
 			}
-			if err = r.record(s); err == nil {
-				continue
+			if err := r.record(b, i); err != nil {
+				return err
 			}
 		}
-		switch {
-		case errors.Is(err, errStopped):
-			return nil
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
-			r.stop(StopDeadline)
-			return nil
-		case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-			r.stop(StopCancelled)
-			return nil
-		case err != nil:
-			r.scan.Stop = StopError
-			return err
-		}
-	}
-	r.scan.Stop, r.scan.More = StopComplete, MoreNo
-	return nil
+		return b.err
+	})
+	return r.ended(ctx, err)
 }
 
-var errStopped = errors.New("stopped in front of a match")
+var errStopped = errors.New("stopped")
+
+// ended says how a scan ended that came to its end (nil) or met err.
+func (r *runner) ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		r.scan.Stop, r.scan.More = StopComplete, MoreNo
+	case errors.Is(err, errStopped):
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		r.stop(StopDeadline)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		r.stop(StopCancelled)
+	default:
+		r.scan.Stop = StopError
+		return err
+	}
+	return nil
+}
 
 // stop ends the scan for a reason; behind the last row of a page it is the
 // page that ended.
@@ -159,82 +188,70 @@ func (r *runner) spent(s Span) bool {
 		b.MaxBytes > 0 && r.examined > 0 && r.bytes > b.MaxBytes-s.Len()
 }
 
-// record examines one record.
-func (r *runner) record(s Span) error {
-	got, p, err := r.decide(s)
-	if err != nil {
-		return err
+// fits reports whether one more row fits into the page; if not, the scan stops
+// in front of it.
+func (r *runner) fits(s Span) bool {
+	full := r.full()
+	tooMuch := r.budget.ReturnBytes > 0 && r.scan.Returned > 0 && r.returned > r.budget.ReturnBytes-s.Len()
+	if full || tooMuch {
+		r.scan.Stop, r.scan.More = StopByteLimit, MoreYes
+		if full {
+			r.scan.Stop = StopPageLimit
+		}
 	}
-	if got == Matched {
-		tooMuch := r.budget.ReturnBytes > 0 && r.scan.Returned > 0 && r.returned > r.budget.ReturnBytes-s.Len()
-		if r.full() || tooMuch {
-			r.scan.Stop, r.scan.More = StopByteLimit, MoreYes
-			if r.full() {
-				r.scan.Stop = StopPageLimit
-			}
+	return !full && !tooMuch
+}
+
+// give emits a row and counts it as returned.
+func (r *runner) give(row Row) error {
+	if r.emit != nil {
+		if err := r.emit(row); err != nil {
+			return err
+		}
+	}
+	r.scan.Returned++
+	r.returned += row.Span.Len()
+	return nil
+}
+
+// record takes the next record, which a batch decided.
+func (r *runner) record(b *batch, i int) error {
+	s := b.spans[i]
+	if b.outcome[i] == Matched {
+		if !r.fits(s) {
 			return errStopped
 		}
-		if r.emit != nil {
-			if err := r.emit(r.scan.Position.Record, s, p); err != nil {
-				return err
-			}
+		if err := r.give(b.row(i)); err != nil {
+			return err
 		}
-		r.scan.Returned++
-		r.returned += s.Len()
-		r.scan.Position.Matched++
 	}
-	if got == Undecidable {
-		r.scan.Position.Undecidable++
+	r.count(s, b.outcome[i])
+	r.scan.Position.Record++
+	r.scan.Position.Offset = s.End
+	return nil
+}
+
+// count counts an examined record.
+func (r *runner) count(s Span, o Outcome) {
+	p := &r.scan.Position
+	switch o {
+	case Matched:
+		p.Matched++
+	case Undecidable:
+		p.Undecidable++
 		if len(r.scan.Undecidable) < maxListed {
 			r.scan.Undecidable = append(r.scan.Undecidable, s)
 		}
 	}
-	pos := &r.scan.Position
-	pos.Record, pos.Offset = pos.Record+1, s.End
-	pos.Examined, pos.Bytes = pos.Examined+1, pos.Bytes+s.Len()
+	p.Examined, p.Bytes = p.Examined+1, p.Bytes+s.Len()
 	r.examined, r.bytes = r.examined+1, r.bytes+s.Len()
-	return nil
 }
 
-// decide reads a record, where its bytes are needed, and decides it.
-func (r *runner) decide(s Span) (Outcome, []byte, error) {
-	if r.eval != nil && s.Len() > r.limit {
-		return Undecidable, nil, nil
+// Run is [Task.Run] for a task in document order that trusts no validation.
+func Run(ctx context.Context, src io.ReaderAt, m *Map, l Layout, w *Where, from Position, b Budget, emit func(rec int64, s Span, bytes []byte) error) (Scan, error) {
+	t := Task{Source: src, Map: m, Layout: l, Where: w, From: from, Budget: b}
+	if emit == nil {
+		return t.Run(ctx, nil)
 	}
-	if r.eval == nil && r.emit == nil {
-		return Matched, nil, nil
-	}
-	if s.Len() > DefaultLimits.Record {
-		return Undecidable, nil, fail("query", s.Start, ErrRange, "a record of %d bytes is too long to return", s.Len())
-	}
-	p, err := r.in.bytes(s)
-	if err != nil || r.eval == nil {
-		return Matched, p, err
-	}
-	return r.eval.eval(p), p, nil
-}
-
-// window reads ascending spans of a source through one block.
-type window struct {
-	src  io.ReaderAt
-	size int64
-	buf  []byte
-	base int64
-	n    int
-}
-
-// bytes returns the bytes of a span, valid until the next call.
-func (w *window) bytes(s Span) ([]byte, error) {
-	if s.Start < w.base || s.End > w.base+int64(w.n) {
-		n := min(max(s.Len(), blockSize), w.size-s.Start)
-		if int64(cap(w.buf)) < n {
-			w.buf = make([]byte, n)
-		}
-		w.base, w.n = s.Start, 0
-		if err := readFull(w.src, w.buf[:n], s.Start); err != nil {
-			return nil, err
-		}
-		w.n = int(n)
-	}
-	return w.buf[s.Start-w.base : s.End-w.base], nil
+	return t.Run(ctx, func(r Row) error { return emit(r.Record, r.Span, r.Bytes) })
 }
