@@ -146,67 +146,17 @@ func (v *Verdict) RequireCurrent() {
 	}
 }
 
-func (v *Verdict) names(s State) []string {
-	var names []string
-	for _, f := range v.Facts {
-		if f.State == s {
-			names = append(names, f.Name)
-		}
-	}
-	return names
-}
-
 // Exit is the exit status of a program that prints the verdict: 3 when anything
 // is a MISMATCH, else 2 when anything is unverifiable or a requirement is not
 // met, else 0.
 func (v *Verdict) Exit() int {
 	switch {
-	case len(v.names(Mismatch)) > 0:
+	case len(v.facts(Mismatch)) > 0:
 		return 3
-	case len(v.names(Unverifiable)) > 0 || len(v.unmet) > 0:
+	case len(v.facts(Unverifiable)) > 0 || len(v.unmet) > 0:
 		return 2
 	}
 	return 0
-}
-
-// Sentence is the verdict in one plain sentence.
-func (v *Verdict) Sentence() string {
-	if bad := v.names(Mismatch); len(bad) > 0 {
-		return "Refused: " + list(bad) + " " + contradicts(len(bad)) + " the evidence."
-	}
-	var parts []string
-	if open := v.names(Unverifiable); len(open) > 0 {
-		f, _ := v.Fact(open[0])
-		parts = append(parts, fmt.Sprintf("%s cannot be judged (%s)", list(open), Printable(f.Reason)))
-	}
-	parts = append(parts, v.unmet...)
-	if len(parts) > 0 {
-		return "Not verified: " + strings.Join(parts, "; ") + "."
-	}
-	return fmt.Sprintf("Verified: nothing contradicts the evidence; %s, %s.",
-		count(len(v.names(Proven)), "follows from the bytes", "follow from the bytes"),
-		count(len(v.names(Attested)), "rests on a signature that the policy admits", "rest on signatures that the policy admits"))
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 fact " + one
-	}
-	return fmt.Sprintf("%d facts %s", n, many)
-}
-
-func contradicts(n int) string {
-	if n == 1 {
-		return "contradicts"
-	}
-	return "contradict"
-}
-
-func list(names []string) string {
-	if len(names) == 1 {
-		return names[0]
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
 // WriteTable writes the facts as aligned text, the line about authority and the

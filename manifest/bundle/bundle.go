@@ -28,6 +28,7 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"leafproof/manifest"
 	"leafproof/merkle"
@@ -71,17 +72,22 @@ func malformed(at, format string, args ...any) error {
 const (
 	KindBytes   = "bytes"
 	KindRecords = "records"
+	KindPointer = "pointer"
 )
 
 // A Claim states what its sections prove.
 type Claim struct {
 	Kind string `json:"kind"`
+	// Pointer is where the value of a pointer claim stands (RFC 6901); "" is the
+	// whole document.
+	Pointer *string `json:"pointer,omitzero"`
 	// Ranges are the claimed byte ranges of a bytes claim: half open, ascending,
-	// inside the blob. An empty one, [a,a), proves only the leaf around a.
+	// inside the blob. An empty one, [a,a), proves only the leaf around a. A
+	// pointer claim has one that is not empty: the value's bytes.
 	Ranges [][2]int64 `json:"ranges,omitempty"`
 	// Range is the claimed records of a records claim: half open, not empty.
 	Range *[2]int64 `json:"range,omitempty"`
-	// Size is the blob's size in a bytes claim.
+	// Size is the blob's size in a bytes or pointer claim.
 	Size *int64 `json:"size,omitempty"`
 	// Sections are the parts of the file that prove the claim.
 	Sections Sections `json:"sections"`
@@ -92,8 +98,11 @@ type Sections struct {
 	// Map is a proof body over the record map: its header and the pages that
 	// hold the claimed records.
 	Map *Section `json:"map,omitempty"`
-	// Proof is a proof body over the artifact's blob.
+	// Proof is a proof body over the artifact's blob, of what the claim needs.
 	Proof *Section `json:"proof,omitempty"`
+	// Document is a proof body over all of the artifact's blob, in a pointer claim
+	// that has no Proof: whoever has the whole document can follow the pointer.
+	Document *Section `json:"document,omitempty"`
 }
 
 // A Section is one proof body in the file.
@@ -113,11 +122,18 @@ type header struct {
 	SSH      string               `json:"ssh"`
 }
 
-// String says the claim as a person would, as in "bytes 1000:2000".
+// String says the claim as a person would, as in "bytes 1000:2000". A pointer in
+// it is [manifest.Printable].
 func (c Claim) String() string {
 	switch {
 	case c.Kind == KindRecords && c.Range != nil:
 		return fmt.Sprintf("records %d:%d", c.Range[0], c.Range[1])
+	case c.Kind == KindPointer && c.Pointer != nil:
+		s := fmt.Sprintf(`pointer "%s"`, manifest.Printable(*c.Pointer))
+		if len(c.Ranges) == 1 {
+			s += fmt.Sprintf(" at bytes %d:%d", c.Ranges[0][0], c.Ranges[0][1])
+		}
+		return s
 	case c.Kind == KindBytes:
 		s := "bytes"
 		for i, r := range c.Ranges {
@@ -136,15 +152,24 @@ func (c Claim) String() string {
 
 // Equal reports whether two claims state the same thing, whatever their sections.
 func (c Claim) Equal(d Claim) bool {
-	if c.Kind != d.Kind || len(c.Ranges) != len(d.Ranges) || (c.Range == nil) != (d.Range == nil) {
-		return false
+	return c.Kind == d.Kind && slices.Equal(c.Ranges, d.Ranges) && same(c.Range, d.Range) && same(c.Pointer, d.Pointer)
+}
+
+// answers reports whether the claim is what was asked for. Who asks for a pointer
+// does not know where its value stands.
+func (c Claim) answers(asked Claim) bool {
+	if asked.Kind == KindPointer && asked.Ranges == nil {
+		asked.Ranges = c.Ranges
 	}
-	for i := range c.Ranges {
-		if c.Ranges[i] != d.Ranges[i] {
-			return false
-		}
+	return c.Equal(asked)
+}
+
+// same reports whether two optional values are the same one, or both absent.
+func same[T comparable](a, b *T) bool {
+	if a == nil || b == nil {
+		return a == b
 	}
-	return c.Range == nil || *c.Range == *d.Range
+	return *a == *b
 }
 
 // BytesClaim is the claim that r are bytes of the artifact.
@@ -159,4 +184,9 @@ func BytesClaim(ranges ...merkle.Range) Claim {
 // RecordsClaim is the claim that records [a, b) of the artifact are these.
 func RecordsClaim(a, b int64) Claim {
 	return Claim{Kind: KindRecords, Range: &[2]int64{a, b}}
+}
+
+// PointerClaim is the claim that a value stands at a JSON Pointer.
+func PointerClaim(pointer string) Claim {
+	return Claim{Kind: KindPointer, Pointer: &pointer}
 }

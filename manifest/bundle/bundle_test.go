@@ -212,12 +212,12 @@ func TestAltered(t *testing.T) {
 		file []byte
 		fact string // the MISMATCH; "" for a malformed file
 	}{
-		"tenant":           {edit(`"tenant_id":"acme"`, `"tenant_id":"evil"`), manifest.FactSignature},
-		"completeness":     {edit(`"status":"complete"`, `"status":"unknown"`), manifest.FactSignature},
-		"digest":           {edit(`"content_hash":"blake3:`, `"content_hash":"blake3:0`), manifest.FactSignature},
+		"tenant":           {edit(`"tenant_id":"acme"`, `"tenant_id":"evil"`), manifest.FactScope},
+		"completeness":     {edit(`"status":"complete"`, `"status":"unknown"`), manifest.FactCapture},
+		"digest":           {edit(`"content_hash":"blake3:`, `"content_hash":"blake3:0`), manifest.FactBytes},
 		"another's body":   {reseal(append(append([]byte("x\n"), append(header(file), '\n')...), body(otherFile)...)), manifest.FactBytes},
 		"moved claim":      {edit(`"ranges":[[2000,2600]]`, moved), manifest.FactBytes},
-		"longer blob":      {edit(fmt.Sprintf(`"size":%d}`, len(data)), fmt.Sprintf(`"size":%d}`, len(data)+1)), ""},
+		"longer blob":      {edit(fmt.Sprintf(`"size":%d}`, len(data)), fmt.Sprintf(`"size":%d}`, len(data)+1)), manifest.FactLength},
 		"claim past end":   {edit(`"ranges":[[2000,2600]]`, `"ranges":[[2000,999999]]`), ""},
 		"claim backwards":  {edit(`"ranges":[[2000,2600]]`, `"ranges":[[2600,2000]]`), ""},
 		"no claims":        {edit(`"claims":[`, `"claims":[],"x":[`), ""},

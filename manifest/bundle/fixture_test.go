@@ -46,38 +46,35 @@ func tree(t testing.TB, data []byte) *merkle.Tree {
 	return merkle.NewTree(root, int64(len(data)), bytes.NewReader(nodes.b))
 }
 
-// source signs a manifest over data, whose records have the given format.
+// source signs a manifest over data, whose records have the given format; "" is
+// none.
 func source(t testing.TB, data []byte, format string) bundle.Source {
 	t.Helper()
+	return sourceOf(t, data, format, func(*manifest.Predicate) {})
+}
+
+// sourceOf is source with a change of what is signed.
+func sourceOf(t testing.TB, data []byte, format string, change func(*manifest.Predicate)) bundle.Source {
+	t.Helper()
 	tr := tree(t, data)
-	var mapped memory
-	layout, err := selector.NewLayout(format, "", data)
-	if err != nil {
-		t.Fatal(err)
+	src := bundle.Source{Data: bytes.NewReader(data), Tree: tr}
+	var records *manifest.Records
+	if format != "" {
+		records = mapRecords(t, data, format, &src)
 	}
-	info, stats, layout, err := selector.BuildMap(context.Background(), bytes.NewReader(data), tr.Size(), tr.Root(), layout, &mapped)
-	if err != nil {
-		t.Fatal(err)
-	}
-	mapTree := tree(t, mapped.b[:info.Size])
 	key, err := manifest.PublicKeyOf(signer("one"))
 	if err != nil {
 		t.Fatal(err)
-	}
-	records := &manifest.Records{
-		Format: layout.Format, Count: stats.Records, Limits: manifest.Limits(layout.Limits),
-		Flags: manifest.Flags{LongestRecord: stats.LongestRecord, Depth: stats.Depth},
-		Map:   &manifest.MapRef{Root: mapTree.Root().String(), Size: info.Size},
 	}
 	tenant, sourceID := "acme", "infra.events"
 	p := manifest.Predicate{
 		ArtifactRef: manifest.ArtifactRef{
 			ContentHash: "blake3:" + tr.Root().String(), CreatedAt: manifest.FormatTime(at.Add(-time.Hour)),
 			SourceVersion: manifest.SourceVersion{SourceID: &sourceID},
-			Completeness:  manifest.Completeness{Status: "complete", Coverage: map[string]any{"region": "eu"}, Records: &stats.Records},
+			Completeness:  manifest.Completeness{Status: "complete", Coverage: map[string]any{"region": "eu"}},
 			Scope:         manifest.Scope{TenantID: tenant},
 			Retrieval: manifest.Retrieval{Resolver: manifest.Resolver, Consistency: manifest.Consistency, Selectors: []string{
-				manifest.SelectorByteRange, manifest.SelectorRecordRange, manifest.SelectorQuery,
+				manifest.SelectorByteRange, manifest.SelectorRecordRange, manifest.SelectorPointer, manifest.SelectorQuery,
 			}},
 		},
 		Bytes:    manifest.Bytes{Size: tr.Size(), MediaType: "text/plain", Root: tr.Root().String(), Tree: manifest.DefaultTree},
@@ -87,25 +84,49 @@ func source(t testing.TB, data []byte, format string) bundle.Source {
 		IssuedAt: manifest.FormatTime(at.Add(-time.Hour)),
 		Nonce:    strings.Repeat("07", 16),
 	}
+	if records != nil {
+		p.ArtifactRef.Completeness.Records = &records.Count
+	}
+	change(&p)
+	sign(t, p, &src)
+	return src
+}
+
+// sign makes the statement of p and its signatures.
+func sign(t testing.TB, p manifest.Predicate, src *bundle.Source) {
+	t.Helper()
 	payload, err := manifest.NewStatement(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := manifest.ParseManifest(payload)
+	if src.Manifest, err = manifest.ParseManifest(payload); err != nil {
+		t.Fatal(err)
+	}
+	if src.Envelope, err = manifest.Sign(payload, signer("one")); err != nil {
+		t.Fatal(err)
+	}
+	if src.SSH, err = manifest.SignSSH(payload, manifest.NamespaceManifest, signer("one")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mapRecords builds the record map of data.
+func mapRecords(t testing.TB, data []byte, format string, src *bundle.Source) *manifest.Records {
+	t.Helper()
+	var mapped memory
+	layout, err := selector.NewLayout(format, "", data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env, err := manifest.Sign(payload, signer("one"))
+	info, stats, layout, err := selector.BuildMap(context.Background(), bytes.NewReader(data), src.Tree.Size(), src.Tree.Root(), layout, &mapped)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ssh, err := manifest.SignSSH(payload, manifest.NamespaceManifest, signer("one"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bundle.Source{
-		Manifest: m, Envelope: env, SSH: ssh, Data: bytes.NewReader(data), Tree: tr,
-		Map: bytes.NewReader(mapped.b[:info.Size]), MapTree: mapTree,
+	src.Map, src.MapTree = bytes.NewReader(mapped.b[:info.Size]), tree(t, mapped.b[:info.Size])
+	return &manifest.Records{
+		Format: layout.Format, Count: stats.Records, Limits: manifest.Limits(layout.Limits),
+		Flags: manifest.Flags{LongestRecord: stats.LongestRecord, Depth: stats.Depth},
+		Map:   &manifest.MapRef{Root: src.MapTree.Root().String(), Size: info.Size},
 	}
 }
 

@@ -18,8 +18,8 @@ const maxRanges = 1 << 20
 func (c *checker) checkRecords(claim Claim, at string, body *io.SectionReader) (*io.SectionReader, error) {
 	rec := c.m.Predicate.Records
 	switch {
-	case claim.Range == nil || len(claim.Ranges) > 0 || claim.Size != nil:
-		return nil, malformed(at, "a records claim has a range and nothing else")
+	case claim.Range == nil || len(claim.Ranges) > 0 || claim.Size != nil || claim.Pointer != nil || claim.Sections.Document != nil:
+		return nil, malformed(at, "a records claim has a range, a map and a proof, and nothing else")
 	case rec == nil || rec.Map == nil:
 		return nil, malformed(at, "the manifest names no record map")
 	case claim.Range[0] < 0 || claim.Range[1] <= claim.Range[0] || claim.Range[1] > rec.Count:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"leafproof/manifest"
@@ -72,12 +71,6 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	if err != nil {
 		return nil, &Error{At: "header/manifest", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
 	}
-	if diff := manifest.RefDiff(h.Ref, m.Predicate.ArtifactRef); len(diff) > 0 {
-		v.Set(manifest.Fact{
-			Name: manifest.FactSignature, State: manifest.Mismatch,
-			Reason: "the reference was altered: it differs from the signed one at " + strings.Join(diff, ", "),
-		})
-	}
 	claim := h.Claims[0]
 	res := &Result{Verdict: v, Claim: claim, Manifest: m}
 	c := checker{m: m, v: v, out: o.Out, res: res}
@@ -85,13 +78,14 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	// counts for the capture.
 	c.word, _ = v.Fact(manifest.FactCapture)
 	c.word.Detail = ""
+	v.Set(refFacts(h.Ref, m.Predicate.ArtifactRef)...)
 	if body, err = c.check(claim, body); err != nil {
 		return nil, err
 	}
 	if body.Size() > 0 {
 		return nil, malformed("end", "%d bytes are left over", body.Size())
 	}
-	if o.Expect != nil && !claim.Equal(*o.Expect) {
+	if o.Expect != nil && !claim.answers(*o.Expect) {
 		v.Set(manifest.Fact{
 			Name: manifest.FactSelector, State: manifest.Mismatch,
 			Reason: fmt.Sprintf("expected %s, the bundle claims %s", *o.Expect, claim),
@@ -182,6 +176,8 @@ func (c *checker) check(claim Claim, body *io.SectionReader) (*io.SectionReader,
 		return c.checkBytes(claim, at, body)
 	case KindRecords:
 		return c.checkRecords(claim, at, body)
+	case KindPointer:
+		return c.checkPointer(claim, at, body)
 	}
 	return nil, malformed(at, "unknown kind %q", claim.Kind)
 }
@@ -202,19 +198,12 @@ func (c *checker) checkBytes(claim Claim, at string, body *io.SectionReader) (*i
 	if err != nil {
 		return nil, err
 	}
-	if claim.Sections.Map != nil || (claim.Sections.Proof != nil && claim.Sections.Proof.Leaves != nil) {
-		return nil, malformed(at+"/sections", "a bytes claim has a proof, and its leaves follow from the ranges")
+	if s := claim.Sections; claim.Pointer != nil || s.Map != nil || s.Document != nil || s.Proof == nil {
+		return nil, malformed(at, "a bytes claim has ranges, a size and a proof")
 	}
-	sec, rest, err := cut(body, claim.Sections.Proof, at+"/proof")
+	sec, set, rest, err := c.proof(claim.Sections.Proof, at+"/proof", body, ranges)
 	if err != nil {
 		return nil, err
-	}
-	set, err := merkle.Leaves(c.m.Size, ranges...)
-	if err != nil {
-		return nil, malformed(at+"/ranges", "%v", err)
-	}
-	if want := merkle.BodySize(set); sec.Size() != want {
-		return nil, malformed(at+"/proof", "a section of %d bytes, the claim needs %d", sec.Size(), want)
 	}
 	w := rangeWriter{w: c.out, ranges: ranges}
 	ok, err := c.copyProof(sec, set, at, w.write)
@@ -225,13 +214,35 @@ func (c *checker) checkBytes(claim Claim, at string, body *io.SectionReader) (*i
 	return rest, nil
 }
 
-// bytesRanges returns the ranges of a bytes claim, which must be canonical.
+// proof takes the section that proves byte ranges of the artifact off the front of
+// the file's rest.
+func (c *checker) proof(s *Section, at string, body *io.SectionReader, ranges []merkle.Range) (sec *io.SectionReader, set merkle.LeafSet, rest *io.SectionReader, err error) {
+	if sec, rest, err = cut(body, s, at); err != nil {
+		return nil, set, nil, err
+	}
+	if s.Leaves != nil {
+		return nil, set, nil, malformed(at+"/leaves", "they follow from the claim and are not stated")
+	}
+	if set, err = merkle.Leaves(c.m.Size, ranges...); err != nil {
+		return nil, set, nil, malformed(at, "%v", err)
+	}
+	if want := merkle.BodySize(set); sec.Size() != want {
+		return nil, set, nil, malformed(at, "a section of %d bytes, the claim needs %d", sec.Size(), want)
+	}
+	return sec, set, rest, nil
+}
+
+// bytesRanges returns the ranges of a claim, which must be canonical. Another size
+// than the manifest's is a MISMATCH of the length, and no reason to stop.
 func (c *checker) bytesRanges(claim Claim, at string) ([]merkle.Range, error) {
-	switch {
-	case claim.Range != nil || len(claim.Ranges) == 0 || claim.Size == nil:
-		return nil, malformed(at, "a bytes claim has ranges and a size")
-	case *claim.Size != c.m.Size:
-		return nil, malformed(at+"/size", "%d, the manifest says %d", *claim.Size, c.m.Size)
+	if claim.Range != nil || len(claim.Ranges) == 0 || claim.Size == nil {
+		return nil, malformed(at, "a %s claim has ranges and a size", claim.Kind)
+	}
+	if *claim.Size != c.m.Size {
+		c.v.Set(manifest.Fact{
+			Name: manifest.FactLength, State: manifest.Mismatch,
+			Reason: fmt.Sprintf("%s/size: %d bytes, the manifest says %d", at, *claim.Size, c.m.Size),
+		})
 	}
 	ranges := unpair(claim.Ranges)
 	for _, r := range ranges {
@@ -261,6 +272,12 @@ func (c *checker) copyProof(sec io.Reader, set merkle.LeafSet, at string, emit f
 			return false, err
 		}
 	}
+	c.proved(set)
+	return true, nil
+}
+
+// proved sets the facts bytes and length after a body over set has held.
+func (c *checker) proved(set merkle.LeafSet) {
 	c.res.Shown = append(c.res.Shown, set.Bytes()...)
 	c.v.Set(manifest.Fact{
 		Name: manifest.FactBytes, State: manifest.Proven,
@@ -272,7 +289,6 @@ func (c *checker) copyProof(sec io.Reader, set merkle.LeafSet, at string, emit f
 		length = manifest.Fact{Name: manifest.FactLength, State: manifest.Proven, Detail: length.Detail}
 	}
 	c.v.Set(length)
-	return true, nil
 }
 
 // proofError turns a proof that does not hold into a MISMATCH of the bytes, and

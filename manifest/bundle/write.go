@@ -93,6 +93,41 @@ func Records(ctx context.Context, src Source, a, b int64) (*Bundle, error) {
 	return out, nil
 }
 
+// Pointer returns the bundle that proves the value at a JSON Pointer (RFC 6901).
+// It reads the whole document, once, with bounded memory.
+//
+// With whole, the bundle shows all of the document, and so the place is proven:
+// the verifier follows the pointer itself. Without, it shows the leaves around the
+// value; that they stand at that pointer is then nobody's word but that of a
+// receipt. A bundle whose leaves are all of the document is whole in any case.
+//
+// Where nothing stands at the pointer, or nobody could say what does, the errors
+// are those of [selector.FindPointer].
+func Pointer(ctx context.Context, src Source, pointer string, whole bool) (*Bundle, error) {
+	size := src.Tree.Size()
+	span, err := selector.FindPointer(ctx, src.Data, size, pointer)
+	if err != nil {
+		return nil, err
+	}
+	set, err := merkle.Leaves(size, merkle.Range{Start: span.Start, End: span.End})
+	if err != nil {
+		return nil, err
+	}
+	all, err := merkle.Leaves(size, merkle.Range{Start: 0, End: size})
+	if err != nil {
+		return nil, err
+	}
+	c := PointerClaim(pointer)
+	c.Ranges, c.Size = [][2]int64{{span.Start, span.End}}, &size
+	if whole || set.Equal(all) {
+		set = all
+		c.Sections.Document = &Section{Length: merkle.BodySize(set)}
+	} else {
+		c.Sections.Proof = &Section{Length: merkle.BodySize(set)}
+	}
+	return newBundle(src, c, section{src.Tree, src.Data, set})
+}
+
 // placedRecords returns the numbers of the records on pages of a record map.
 func placedRecords(mapped io.ReaderAt, pages merkle.Range) (merkle.Range, error) {
 	var out merkle.Range
