@@ -76,6 +76,9 @@ func (c *checker) predicate(p *Predicate) {
 		c.fail("/predicate/indexes", fmt.Errorf("%w: indexes", ErrUnsupported))
 	}
 	c.lineage(&p.Lineage)
+	if p.Schema != nil {
+		c.schema(p)
+	}
 	for i, s := range p.Supersedes {
 		at := "/supersedes/" + strconv.Itoa(i)
 		c.must(isID(s.ArtifactID, "art_"), at+"/artifact_id", "%s is not an artifact_id", quote(s.ArtifactID))
@@ -247,6 +250,28 @@ func (c *checker) lineage(l *Lineage) {
 		c.must(t.ID != "", "/lineage/transform/id", "an empty string")
 		c.digest(&t.SpecDigest, "/lineage/transform/spec_digest")
 		c.digest(t.CodeDigest, "/lineage/transform/code_digest")
+	}
+}
+
+// schema checks what is said about the check of a schema. A check belongs to an
+// artifact whose schema_version names another artifact.
+func (c *checker) schema(p *Predicate) {
+	s := p.Schema
+	version := p.ArtifactRef.SchemaVersion
+	c.must(version != nil && isID(*version, "art_"), "/schema", "a check, but /artifact_ref/schema_version names no artifact")
+	hash, ok := strings.CutPrefix(s.ContentHash, "blake3:")
+	c.must(ok && isHex(hash, 64), "/schema/content_hash", "%s is not blake3: and 64 hex digits", quote(s.ContentHash))
+	want := int64(1)
+	if p.Records != nil {
+		want = p.Records.Count
+	}
+	c.must(s.Checked == want, "/schema/checked", "%d, there are %d to check", s.Checked, want)
+	c.must(0 <= s.Failed && s.Failed <= s.Checked, "/schema/failed", "%d of %d", s.Failed, s.Checked)
+	c.must(int64(len(s.Spans)) == min(s.Failed, MaxFailedSpans), "/schema/spans", "%d spans of %d failures; the first %d are named", len(s.Spans), s.Failed, MaxFailedSpans)
+	end := int64(0)
+	for i, span := range s.Spans {
+		c.must(end <= span[0] && span[0] <= span[1] && span[1] <= p.Bytes.Size, "/schema/spans/"+strconv.Itoa(i), "[%d,%d] overlaps what stands before it, or is outside the bytes", span[0], span[1])
+		end = span[1]
 	}
 }
 

@@ -14,14 +14,19 @@ const maxInteger = 1<<53 - 1
 // SyntaxError says why and where a document is not canonical JSON. It wraps
 // [ErrNotCanonical].
 type SyntaxError struct {
-	Offset  int64  // of the offending byte
+	Offset  int64  // of the offending byte; −1 where that is not known
 	Pointer string // RFC 6901, of the value that holds it; after 200 bytes it is cut and ends in "…"
 	Reason  string
 }
 
 // Error names the reason, the offset and the place.
 func (e *SyntaxError) Error() string {
-	if e.Pointer == "" {
+	switch {
+	case e.Offset < 0 && e.Pointer == "":
+		return fmt.Sprintf("%v: %s", ErrNotCanonical, e.Reason)
+	case e.Offset < 0:
+		return fmt.Sprintf("%v: in %s: %s", ErrNotCanonical, Printable(e.Pointer), e.Reason)
+	case e.Pointer == "":
 		return fmt.Sprintf("%v: byte %d: %s", ErrNotCanonical, e.Offset, e.Reason)
 	}
 	return fmt.Sprintf("%v: byte %d, in %s: %s", ErrNotCanonical, e.Offset, Printable(e.Pointer), e.Reason)

@@ -43,12 +43,13 @@ func ArtifactID(p Predicate) (string, error) {
 // core is a Predicate without the members that an artifact_id does not fix. A
 // member added to Predicate or ArtifactRef is added here: TestCoreIsWhole.
 type core struct {
-	ArtifactRef coreRef     `json:"artifact_ref"`
-	Bytes       Bytes       `json:"bytes"`
-	Records     *Records    `json:"records"`
-	Lineage     Lineage     `json:"lineage"`
-	Supersedes  []Supersede `json:"supersedes"`
-	Nonce       string      `json:"nonce"`
+	ArtifactRef coreRef      `json:"artifact_ref"`
+	Bytes       Bytes        `json:"bytes"`
+	Records     *Records     `json:"records"`
+	Lineage     Lineage      `json:"lineage"`
+	Schema      *SchemaCheck `json:"schema,omitzero"`
+	Supersedes  []Supersede  `json:"supersedes"`
+	Nonce       string       `json:"nonce"`
 }
 
 type coreRef struct {
@@ -70,7 +71,7 @@ func coreOf(p Predicate) core {
 			r.ContentHash, r.ToolCallID, r.SchemaVersion, r.CreatedAt, r.SourceVersion,
 			r.Completeness, r.Scope, r.ExpiresAt, r.Retrieval,
 		},
-		Bytes: p.Bytes, Records: p.Records, Lineage: p.Lineage, Supersedes: p.Supersedes, Nonce: p.Nonce,
+		Bytes: p.Bytes, Records: p.Records, Lineage: p.Lineage, Schema: p.Schema, Supersedes: p.Supersedes, Nonce: p.Nonce,
 	}
 }
 

@@ -299,6 +299,49 @@ var shapes = map[string]func(*manifest.Predicate){
 		p.Supersedes = []manifest.Supersede{{ArtifactID: wantArtifactID, Kind: "reacquire"}}
 	},
 	"its own id": func(p *manifest.Predicate) { p.ArtifactRef.ArtifactID = wantArtifactID },
+	"schema":     checkedSchema,
+}
+
+// checkedSchema makes a predicate one whose schema was checked.
+func checkedSchema(p *manifest.Predicate) {
+	p.ArtifactRef.SchemaVersion = new("art_" + strings.Repeat("b", 32))
+	p.Schema = &manifest.SchemaCheck{
+		ContentHash: "blake3:" + strings.Repeat("1", 64), Checked: 1, Failed: 1, Spans: [][2]int64{{0, 30}},
+	}
+}
+
+// TestSchemaCheckRefuses: what is said about a check fits what was checked.
+func TestSchemaCheckRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*manifest.Predicate)
+		at     string
+	}{
+		"a declared schema": {func(p *manifest.Predicate) { p.ArtifactRef.SchemaVersion = new("v1") }, ""},
+		"no schema":         {func(p *manifest.Predicate) { p.ArtifactRef.SchemaVersion = nil }, ""},
+		"hash":              {func(p *manifest.Predicate) { p.Schema.ContentHash = "sha256:" }, "/content_hash"},
+		"not all":           {func(p *manifest.Predicate) { p.Schema.Checked = 0 }, "/checked"},
+		"two documents":     {func(p *manifest.Predicate) { p.Records, p.Schema.Checked = nil, 2 }, "/checked"},
+		"too many":          {func(p *manifest.Predicate) { p.Schema.Failed = 2 }, "/failed"},
+		"negative":          {func(p *manifest.Predicate) { p.Schema.Failed = -1 }, "/failed"},
+		"unnamed":           {func(p *manifest.Predicate) { p.Schema.Spans = nil }, "/spans"},
+		"none failed":       {func(p *manifest.Predicate) { p.Schema.Failed = 0 }, "/spans"},
+		"outside":           {func(p *manifest.Predicate) { p.Schema.Spans[0][1] = 1000 }, "/spans/0"},
+		"backwards":         {func(p *manifest.Predicate) { p.Schema.Spans[0] = [2]int64{3, 2} }, "/spans/0"},
+	} {
+		p := predicate()
+		checkedSchema(&p)
+		test.change(&p)
+		_, err := manifest.NewStatement(p)
+		if e, _ := errors.AsType[*manifest.Error](err); e == nil || e.At != "/predicate/schema"+test.at {
+			t.Errorf("%s: %v, want an error at /predicate/schema%s", name, err, test.at)
+		}
+	}
+	p := predicate()
+	checkedSchema(&p)
+	payload := alter(t, statement(t, p), "/predicate/schema", null)
+	if _, err := manifest.ParseManifest(payload); !errors.Is(err, manifest.ErrMalformed) {
+		t.Errorf("null in place of no check: %v", err)
+	}
 }
 
 // TestParseManifestAccepts: what NewStatement writes is read, and written again

@@ -101,10 +101,29 @@ type Predicate struct {
 	Records     *Records    `json:"records"` // null: the artifact has no record structure
 	Indexes     []Index     `json:"indexes"` // empty for now
 	Lineage     Lineage     `json:"lineage"`
-	Supersedes  []Supersede `json:"supersedes"`
-	Issuer      Issuer      `json:"issuer"`
-	IssuedAt    string      `json:"issued_at"`
-	Nonce       string      `json:"nonce"` // 16 random bytes in lower-case hex, see [NewNonce]
+	// Schema is the check of the JSON Schema that schema_version names; the member
+	// is absent where none was made: the schema is then declared, not checked.
+	Schema     *SchemaCheck `json:"schema,omitzero"`
+	Supersedes []Supersede  `json:"supersedes"`
+	Issuer     Issuer       `json:"issuer"`
+	IssuedAt   string       `json:"issued_at"`
+	Nonce      string       `json:"nonce"` // 16 random bytes in lower-case hex, see [NewNonce]
+}
+
+// MaxFailedSpans is how many failures a [SchemaCheck] names.
+const MaxFailedSpans = 16
+
+// SchemaCheck says how the bytes stood up to the JSON Schema artifact that
+// schema_version names, when they were published. It is the issuer's word, but
+// whoever has both artifacts can check it again.
+type SchemaCheck struct {
+	ContentHash string `json:"content_hash"` // of the schema's bytes
+	Checked     int64  `json:"checked"`      // records, or 1 for a document without records
+	// Failed counts those that do not satisfy the schema or that cannot be judged:
+	// no JSON, a name twice, beyond the limits of the check.
+	Failed int64 `json:"failed"`
+	// Spans are the bytes [from, to) of the first of them.
+	Spans [][2]int64 `json:"spans"`
 }
 
 // Bytes describes the stored bytes.
