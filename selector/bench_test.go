@@ -102,3 +102,24 @@ func BenchmarkRunLong(b *testing.B) {
 		}
 	}
 }
+
+// The same with a Trust, on one goroutine and on all cores.
+func BenchmarkTask(b *testing.B) {
+	var buf bytes.Buffer
+	for i := range 80_000 {
+		fmt.Fprintf(&buf, `{"id":%d,"title":"disk %d is full on host %d","detail":{"status":"open","trace":"%0200d"},"status":"%s","message":"%0200d"}`+"\n", i, i, i%97, i, []string{"open", "shut"}[i&1], i)
+	}
+	src := buf.Bytes()
+	m, w := build(b, src, layout(b, "ndjson", "", nil)), where(b, `@.status == "open"`)
+	for _, workers := range []int{1, 0} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			b.SetBytes(int64(len(src)))
+			for b.Loop() {
+				t := selector.Task{Source: bytes.NewReader(src), Map: m.m, Layout: m.layout, Where: w, Trust: m.stats.Trust(), Workers: workers}
+				if scan, err := t.Run(b.Context(), nil); err != nil || scan.Position.Matched != 40_000 {
+					b.Fatal(scan, err)
+				}
+			}
+		})
+	}
+}

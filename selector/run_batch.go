@@ -213,18 +213,14 @@ func (f *feeder) drain(queue []*batch, take func(*batch) error, fault error) err
 // worker decides batches. Each goroutine has its own.
 type worker struct {
 	feed   *feeder
-	strict *evaluator // nil: every record matches
-	quick  *trusting  // for records that were validated; nil: none were
+	strict *Evaluator // nil: every record matches
 	limit  int64      // bytes of a record
 }
 
 func newWorker(f *feeder) *worker {
 	w := &worker{feed: f, limit: f.task.Layout.Limits.Record}
 	if f.task.Where != nil {
-		w.strict = newEvaluator(f.task.Where, f.task.Layout)
-		if f.trust {
-			w.quick = newTrusting(w.strict)
-		}
+		w.strict, _ = f.task.Where.Evaluator(f.task.Layout) // whose layout was checked
 	}
 	return w
 }
@@ -297,10 +293,10 @@ func (w *worker) one(b *batch, i int) Outcome {
 	switch {
 	case w.strict == nil:
 		return Matched
-	case w.quick != nil && !w.feed.suspect(b.spans[i]):
-		return w.quick.eval(b.bytes(i))
+	case w.feed.trust && !w.feed.suspect(b.spans[i]):
+		return w.strict.EvalTrusted(b.bytes(i))
 	}
-	return w.strict.eval(b.bytes(i))
+	return w.strict.Eval(b.bytes(i))
 }
 
 // suspect reports whether a record was found undecidable when it was validated.

@@ -232,24 +232,14 @@ func quickContainer(p []byte, i int) int {
 	return -1
 }
 
-// trusting decides a condition for records that were validated.
-type trusting struct{ e *evaluator }
-
-// newTrusting returns nil where the condition has no quick form.
-func newTrusting(e *evaluator) *trusting {
+// quick decides the condition for a record that was validated.
+func (e *evaluator) quick(p []byte) Outcome {
 	if e.where.redacted || e.layout.Format != FormatNDJSON && e.layout.Format != FormatJSON {
-		return nil
+		return e.eval(p)
 	}
-	return &trusting{e}
-}
-
-func (q *trusting) eval(p []byte) Outcome {
-	if int64(len(p)) > q.e.layout.Limits.Record {
-		return Undecidable
-	}
-	v, ok, broken := quickFind(p, q.e.where.path)
+	v, ok, broken := quickFind(p, e.where.path)
 	switch {
-	case broken:
+	case broken || int64(len(p)) > e.layout.Limits.Record:
 		return Undecidable
 	case !ok:
 		return Unmatched
@@ -258,6 +248,6 @@ func (q *trusting) eval(p []byte) Outcome {
 	if kind == '-' || kind >= '0' && kind <= '9' {
 		kind = '0'
 	}
-	q.e.scan.buf = v
-	return q.e.value(token{kind: kind, start: 0, end: int64(len(v))})
+	e.scan.buf = v
+	return e.value(token{kind: kind, start: 0, end: int64(len(v))})
 }
