@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"leafproof/cas"
 	"leafproof/cas/disk"
@@ -19,7 +20,7 @@ import (
 type BackupOptions struct {
 	// WithKeys copies the private keys too: whoever has the backup can then sign
 	// as the store. Without them the backup has all that is needed to check and
-	// to verify, and opens when keys/manifest and keys/cursor are put back.
+	// to verify, and opens when the files of keys/ are put back.
 	WithKeys bool
 	// BytesPerSecond bounds the rate of reading; 0 is no bound.
 	BytesPerSecond int64
@@ -85,9 +86,9 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 	if err != nil {
 		return r, wireError("", err)
 	}
-	files := []string{policyFile, publicKeyFile}
-	if o.WithKeys {
-		files = append(files, keyFile, cursorKeyFile)
+	files, err := trustFiles(dir, o.WithKeys)
+	if err != nil {
+		return r, err
 	}
 	for _, name := range files {
 		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
@@ -111,6 +112,22 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 	}
 	r.Artifacts, err = countRows(ctx, filepath.Join(to, catalogueFile))
 	return r, errors.Join(err, syncParent(to))
+}
+
+// trustFiles are the names of a store's files that say whose word counts, and
+// with private, those that let somebody speak as the store.
+func trustFiles(dir string, private bool) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, keysDir))
+	if err != nil {
+		return nil, err
+	}
+	files := []string{policyFile}
+	for _, e := range entries {
+		if name := keysDir + "/" + e.Name(); !e.IsDir() && (private || strings.HasSuffix(name, publicSuffix)) {
+			files = append(files, name)
+		}
+	}
+	return files, nil
 }
 
 // beginBackup locks a backup's folder, and makes it one.

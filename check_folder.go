@@ -158,12 +158,7 @@ func (c *checker) keyFiles() {
 		c.find(CheckFinding{File: "keys", Fault: "without private keys", Detail: "a backup made without them: to use it as a store, put keys/manifest and keys/cursor back"})
 		return
 	}
-	key, err := keys.Load(filepath.Join(c.dir, filepath.FromSlash(keyFile)))
-	if err != nil {
-		c.fileFault(keyFile, err)
-	} else {
-		c.manifestKey(key)
-	}
+	c.heldKeys()
 	text, err = os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(cursorKeyFile)))
 	if err == nil {
 		if b, bad := hex.DecodeString(strings.TrimSuffix(string(text), "\n")); bad != nil || len(b) != 32 {
@@ -203,30 +198,51 @@ func signs(key *keys.Key) error {
 	return sig.Verify(probe, manifest.NamespaceManifest, key.Public)
 }
 
-// manifestKey checks that the key signs, that it is the one that is shown, and
-// one that the policy lets sign.
-func (c *checker) manifestKey(key *keys.Key) {
-	if err := signs(key); err != nil {
-		c.fileFault(keyFile, fmt.Errorf("what it signs does not verify: %w", err))
-	}
-	shown := key.Public.OpenSSHLine() + "\n"
-	text, err := os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(publicKeyFile)))
-	if err == nil && string(text) != shown {
-		err = errors.New("it is not the public half of " + keyFile)
-	}
+// heldKeys checks the private keys: that each loads, signs, is the one that is
+// shown, and one that the policy knows. (A key that lies elsewhere, in an agent,
+// has neither file.)
+func (c *checker) heldKeys() {
+	names := []string{}
+	entries, err := os.ReadDir(filepath.Join(c.dir, keysDir))
 	if err != nil {
-		c.fileFault(publicKeyFile, err)
-		if c.repair && replaceFile(c.dir, publicKeyFile, []byte(shown)) == nil {
-			c.repaired(publicKeyFile, "written anew from "+keyFile)
+		c.fileFault(keysDir, err)
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(keysDir+"/"+e.Name(), publicSuffix)
+		if name != cursorKeyFile && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if c.policy == nil {
-		return
+	for _, name := range names {
+		key, err := keys.Load(filepath.Join(c.dir, filepath.FromSlash(name)))
+		if err != nil {
+			c.fileFault(name, err)
+			continue
+		}
+		c.heldKey(name, key)
 	}
-	if _, err := c.policy.Judge(manifest.RoleManifest, DefaultTenant, "", key.Public.Fingerprint(), time.Now()); errors.Is(err, manifest.ErrUnknownKey) {
+}
+
+// heldKey checks one private key.
+func (c *checker) heldKey(name string, key *keys.Key) {
+	if err := signs(key); err != nil {
+		c.fileFault(name, fmt.Errorf("what it signs does not verify: %w", err))
+	}
+	shown := key.Public.OpenSSHLine() + "\n"
+	text, err := os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(name+publicSuffix)))
+	if err == nil && string(text) != shown {
+		err = errors.New("it is not the public half of " + name)
+	}
+	if err != nil {
+		c.fileFault(name+publicSuffix, err)
+		if c.repair && replaceFile(c.dir, name+publicSuffix, []byte(shown)) == nil {
+			c.repaired(name+publicSuffix, "written anew from "+name)
+		}
+	}
+	if c.policy != nil && !c.policy.Knows(key.Public) {
 		c.find(CheckFinding{
 			File: policyFile, Fault: "other key", Damage: true,
-			Detail: "it does not know the key of this store: are two stores' files mixed up?",
+			Detail: "it does not know the key " + name + " of this store: are two stores' files mixed up?",
 		})
 	}
 }

@@ -389,8 +389,12 @@ func copyDir(t testing.TB, dir string) string {
 	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"keys/manifest", "keys/cursor"} { // os.CopyFS widens modes
-		if err := os.Chmod(filepath.Join(to, name), 0o600); err != nil {
+	private, err := filepath.Glob(filepath.Join(to, "keys", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range private { // os.CopyFS widens modes
+		if err := os.Chmod(name, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"leafproof/cas/disk"
 	"leafproof/internal/catalogue"
 	"leafproof/internal/flock"
-	"leafproof/internal/keys"
 	"leafproof/internal/rootfs"
 	"leafproof/manifest"
 )
@@ -142,37 +141,6 @@ func checkVacant(dir string) error {
 	for _, e := range entries {
 		if e.Name() != lockFile {
 			return fmt.Errorf("%s is neither empty nor a store: it holds %s", dir, e.Name())
-		}
-	}
-	return nil
-}
-
-// initKeys makes the manifest key, the policy that admits it, and the cursor key.
-func initKeys(root *rootfs.FS, storeID string) error {
-	key, err := keys.Generate()
-	if err != nil {
-		return err
-	}
-	private, err := key.Marshal("leafproof manifest key")
-	if err != nil {
-		return err
-	}
-	cursor, err := randomHex(32)
-	if err != nil {
-		return err
-	}
-	policy, err := manifest.NewPolicy("store-"+storeID[:8], manifest.Key{Name: "store", Public: key.Public, Roles: []string{manifest.RoleManifest}})
-	if err != nil {
-		return err
-	}
-	for _, f := range []struct{ name, text string }{
-		{keyFile, string(private)},
-		{publicKeyFile, key.Public.OpenSSHLine() + "\n"},
-		{cursorKeyFile, cursor + "\n"},
-		{policyFile, policy.String()},
-	} {
-		if err := writeFile(root, f.name, []byte(f.text)); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -373,12 +341,10 @@ func readFormat(dir string) (format, error) {
 	return f, nil
 }
 
-func loadKeys(dir string, c *config) error {
-	key, err := keys.Load(filepath.Join(dir, filepath.FromSlash(keyFile)))
-	if err != nil {
+func loadKeys(dir string, c *config) (err error) {
+	if c.held, err = heldKeys(dir); err != nil {
 		return err
 	}
-	c.signer = key.Signer
 	text, err := os.ReadFile(PolicyPath(dir))
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package leafproof
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ type signedManifest struct {
 }
 
 // sign makes the manifest object of a predicate.
-func (s *Store) sign(p manifest.Predicate) ([]byte, *manifest.Manifest, error) {
+func sign(p manifest.Predicate, by crypto.Signer) ([]byte, *manifest.Manifest, error) {
 	payload, err := manifest.NewStatement(p)
 	if err != nil {
 		return nil, nil, err
@@ -37,10 +38,10 @@ func (s *Store) sign(p manifest.Predicate) ([]byte, *manifest.Manifest, error) {
 		return nil, nil, err
 	}
 	var o signedManifest
-	if o.Manifest, err = manifest.Sign(payload, s.signer); err != nil {
+	if o.Manifest, err = manifest.Sign(payload, by); err != nil {
 		return nil, nil, err
 	}
-	if o.SSH, err = manifest.SignSSH(payload, manifest.NamespaceManifest, s.signer); err != nil {
+	if o.SSH, err = manifest.SignSSH(payload, manifest.NamespaceManifest, by); err != nil {
 		return nil, nil, err
 	}
 	object, err := manifest.Canonical(o)

@@ -2,6 +2,7 @@ package leafproof
 
 import (
 	"context"
+	"crypto"
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
@@ -27,3 +28,6 @@ func OpenOn(ctx context.Context, dir, catalogueFile string, b cas.Backend) (*Sto
 	s.close = []func() error{cat.Close}
 	return s, nil
 }
+
+// Signer is signer.
+func (s *Store) Signer(role string) (crypto.Signer, error) { return s.signer(role) }

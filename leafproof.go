@@ -34,7 +34,6 @@ package leafproof
 
 import (
 	"context"
-	"crypto"
 	"errors"
 
 	"leafproof/cas"
@@ -115,7 +114,7 @@ type config struct {
 	backend   cas.Backend // what objects stands on
 	book      *leaseBook  // nil where there is no folder
 	catalogue catalogue.Catalogue
-	signer    crypto.Signer    // signs manifests; Ed25519
+	held      []heldKey        // the private keys of the folder
 	policy    *manifest.Policy // says which keys' word counts here
 	cursorKey [32]byte         // authenticates cursors
 	authority Authority
@@ -125,7 +124,6 @@ type config struct {
 // concurrent use, and any number of processes may use one folder at once.
 type Store struct {
 	config
-	key   manifest.PublicKey
 	id    string
 	gate  *gate.Gate
 	close []func() error // in order; the folder's lock is the last
@@ -133,15 +131,11 @@ type Store struct {
 
 // newStore puts a store together.
 func newStore(ctx context.Context, c config) (*Store, error) {
-	key, err := manifest.PublicKeyOf(c.signer)
-	if err != nil {
-		return nil, err
-	}
 	id, err := c.catalogue.StoreID(ctx)
 	if err != nil {
 		return nil, wireError("open", err)
 	}
-	return &Store{config: c, key: key, id: id, gate: gate.New(c.authority, c.catalogue)}, nil
+	return &Store{config: c, id: id, gate: gate.New(c.authority, c.catalogue)}, nil
 }
 
 // ID is the store's own name: 32 hex digits chosen when it was made.

@@ -234,16 +234,16 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 	if err != nil {
 		return none, wireError("", err)
 	}
-	if _, err := s.policy.Judge(manifest.RoleManifest, d.tenant, f.SourceID, s.key.Fingerprint(), now); err != nil {
-		return none, fail(CodeInternal, Stop, "trust.policy",
-			"the store's key %s may not sign this manifest under its trust.policy: %v (are two stores' files mixed up?)", s.key.Fingerprint(), err)
+	by, err := s.speaker(manifest.RoleManifest, &scope{d.tenant, f.SourceID}, now)
+	if err != nil {
+		return none, wireError("trust.policy", err)
 	}
 	f.ExpiresAt = f.ExpiresAt.Truncate(time.Microsecond) // as the catalogue keeps it
-	predicate, err := s.predicate(d, f, now)
+	predicate, err := s.predicate(d, f, by.key, now)
 	if err != nil {
 		return none, wireError("", err)
 	}
-	object, m, err := s.sign(predicate)
+	object, m, err := sign(predicate, by)
 	if err != nil {
 		return none, wireError("", err)
 	}
@@ -281,7 +281,7 @@ func (s *Store) publish(ctx context.Context, b *cas.Batch, row catalogue.Artifac
 }
 
 // predicate states a draft in the manifest's words.
-func (s *Store) predicate(d *Draft, f Facts, now time.Time) (manifest.Predicate, error) {
+func (s *Store) predicate(d *Draft, f Facts, by manifest.PublicKey, now time.Time) (manifest.Predicate, error) {
 	var p manifest.Predicate
 	for _, n := range []struct{ what, name string }{
 		{"run", f.RunID}, {"source", f.SourceID},
@@ -341,7 +341,7 @@ func (s *Store) predicate(d *Draft, f Facts, now time.Time) (manifest.Predicate,
 			Size: d.info.Size, MediaType: d.media, Root: d.info.Root.String(), Tree: manifest.DefaultTree,
 		},
 		Lineage:  manifest.Lineage{Kind: "capture"},
-		Issuer:   manifest.Issuer{KeyID: s.key.Fingerprint()},
+		Issuer:   manifest.Issuer{KeyID: by.Fingerprint()},
 		IssuedAt: manifest.FormatTime(now),
 		Nonce:    nonce,
 	}

@@ -17,11 +17,16 @@ const (
 	RoleTombstone = "tombstone"
 	RoleDeletion  = "deletion"
 	RoleAudit     = "audit"
+	RoleAdmission = "admission" // a harness that says what entered a prompt
 	RolePolicy    = "policy"
 )
 
+// RoleLog is the role of the key that a log signs its checkpoints with. No key
+// line has it: a policy names logs in lines of their own, see [Policy.Logs].
+const RoleLog = "log"
+
 // roles is also the order in which a policy writes them.
-var roles = []string{RoleManifest, RoleIndex, RoleReceipt, RoleSupersede, RoleTombstone, RoleDeletion, RoleAudit, RolePolicy}
+var roles = []string{RoleManifest, RoleIndex, RoleReceipt, RoleSupersede, RoleTombstone, RoleDeletion, RoleAudit, RoleAdmission, RolePolicy}
 
 // The limits of a policy.
 const (
@@ -53,7 +58,9 @@ type Policy struct {
 	version     int64
 	expires     time.Time      // zero: never
 	keys        []Key          // in the order of the text
-	prints      map[string]int // fingerprint → place in keys
+	prints      map[string]int // fingerprint → place in keys, or noSpeaker
+	logs        []VerifierKey
+	witnesses   []Witness
 	retired     map[string]ending
 	compromised map[string]ending
 	thresholds  map[string]int
@@ -68,13 +75,7 @@ func NewPolicy(name string, keys ...Key) (*Policy, error) {
 		return nil, &Error{Op: "make a policy", Err: err}
 	}
 	for _, k := range keys {
-		if len(k.Tenants) == 0 {
-			k.Tenants = []string{"*"}
-		}
-		if len(k.Sources) == 0 {
-			k.Sources = []string{"*"}
-		}
-		if err := p.add(k); err != nil {
+		if err := AddKey(k)(p); err != nil {
 			return nil, &Error{Op: "make a policy", At: k.Name, Err: err}
 		}
 	}
@@ -98,8 +99,6 @@ func (p *Policy) add(k Key) error {
 	switch {
 	case k.Public.IsZero():
 		return ErrKey
-	case len(p.keys) >= MaxPolicyKeys:
-		return fmt.Errorf("%w: more than %d keys", ErrTooLarge, MaxPolicyKeys)
 	case len(k.Roles) == 0 || len(k.Tenants) == 0 || len(k.Sources) == 0:
 		return fmt.Errorf("%w: a key needs name=, roles= and tenants=", ErrPolicy)
 	case !k.NotBefore.IsZero() && !k.NotAfter.IsZero() && !k.NotBefore.Before(k.NotAfter):
@@ -123,10 +122,10 @@ func (p *Policy) add(k Key) error {
 			return fmt.Errorf("%w: a role or pattern stands twice", ErrPolicy)
 		}
 	}
+	if err := p.distinct(k.Public); err != nil {
+		return err
+	}
 	for _, o := range p.keys {
-		if o.Public == k.Public {
-			return fmt.Errorf("%w: the same key as %s, under a second name", ErrPolicy, o.Name)
-		}
 		if o.Name == k.Name {
 			return fmt.Errorf("%w: a second key of the name %s", ErrPolicy, o.Name)
 		}
@@ -136,11 +135,18 @@ func (p *Policy) add(k Key) error {
 }
 
 func (p *Policy) put(k Key) {
+	p.print(k.Public, len(p.keys))
+	p.keys = append(p.keys, k)
+}
+
+// noSpeaker is the place in prints of the keys of logs and witnesses.
+const noSpeaker = -1
+
+func (p *Policy) print(k PublicKey, place int) {
 	if p.prints == nil {
 		p.prints = map[string]int{}
 	}
-	p.prints[k.Public.Fingerprint()] = len(p.keys)
-	p.keys = append(p.keys, k)
+	p.prints[k.Fingerprint()] = place
 }
 
 // Name is the policy's name.
@@ -161,10 +167,13 @@ func (p *Policy) AdHoc() bool { return p.adHoc }
 // Threshold is how many distinct keys must sign a statement in a role; at least 1.
 func (p *Policy) Threshold(role string) int { return max(1, p.thresholds[role]) }
 
+// Knows reports whether a line of the policy has the key, whatever it says of it.
+func (p *Policy) Knows(k PublicKey) bool { return p.names(k.Fingerprint()) }
+
 // key finds a key by its fingerprint.
 func (p *Policy) key(fingerprint string) (Key, bool) {
 	i, ok := p.prints[fingerprint]
-	if !ok {
+	if !ok || i == noSpeaker {
 		return Key{}, false
 	}
 	return p.keys[i], true
@@ -212,6 +221,13 @@ func (p *Policy) Judge(role, tenant, source, fingerprint string, at time.Time) (
 	return k, nil
 }
 
+// names reports whether a line of the policy has the key: as a speaker, a log or
+// a witness.
+func (p *Policy) names(fingerprint string) bool {
+	_, ok := p.prints[fingerprint]
+	return ok
+}
+
 func matchAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matchPattern(p, name) })
 }
@@ -239,6 +255,12 @@ func (p *Policy) String() string {
 			fmt.Fprintf(&b, " not-after=%s", FormatTime(k.NotAfter))
 		}
 		b.WriteByte('\n')
+	}
+	for _, l := range p.logs {
+		fmt.Fprintf(&b, "log %s\n", l)
+	}
+	for _, w := range p.witnesses {
+		fmt.Fprintf(&b, "witness %s %s\n", w.Name, w.Key)
 	}
 	for _, fp := range slices.Sorted(maps.Keys(p.retired)) {
 		fmt.Fprintf(&b, "retired %s at=%s\n", fp, FormatTime(p.retired[fp].at))

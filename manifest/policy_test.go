@@ -85,6 +85,9 @@ func TestParsePolicyRefuses(t *testing.T) {
 	_, two := testKey("two")
 	line, print := one.OpenSSHLine(), one.Fingerprint()
 	const head = "policy p version 1\n"
+	vkey := strings.TrimSpace(string(vector(t, "trust/generated/vkey.txt")))
+	_, loggers := testKey(vectorKey)
+	vkeyLine := loggers.OpenSSHLine()
 	good := "key " + line + " name=a roles=manifest tenants=*\n"
 	for name, test := range map[string]struct {
 		text string
@@ -103,8 +106,16 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"expires":             {"policy p version 1 expires tomorrow\n", 1, manifest.ErrTime, ""},
 		"expires without":     {"policy p version 1 expires\n", 1, manifest.ErrMalformed, "want policy"},
 		"unknown statement":   {head + good + "\nallow all\n", 4, manifest.ErrMalformed, `"allow"`},
-		"log":                 {head + "log l.example/x+abc\n", 2, manifest.ErrUnsupported, "not supported yet: log, line 2"},
-		"witness":             {head + "\nwitness w1 x\n", 3, manifest.ErrUnsupported, "not supported yet: witness, line 3"},
+		"log":                 {head + "log l.example/x+abc\n", 2, manifest.ErrKey, "is not NAME+HASH+BASE64"},
+		"log without a key":   {head + "log l.example/x\n", 2, manifest.ErrKey, "is not NAME+HASH+BASE64"},
+		"log twice":           {head + strings.Repeat("log "+vkey+"\n", 2), 3, manifest.ErrPolicy, "the same key as the log log.holdfast.example/acme"},
+		"log of another id":   {head + "log " + strings.Replace(vkey, "4156a065", "4156a066", 1) + "\n", 2, manifest.ErrKey, "has the id 4156a065"},
+		"log renamed":         {head + "log x" + vkey + "\n", 2, manifest.ErrKey, "has the id"},
+		"log that speaks":     {head + "log " + vkey + "\nkey " + vkeyLine + " name=a roles=manifest tenants=*\n", 3, manifest.ErrPolicy, "the same key as the log"},
+		"log as a witness":    {head + "witness w1 " + vkey + "\n", 2, manifest.ErrKey, "key of a log"},
+		"witness":             {head + "\nwitness w1 x\n", 3, manifest.ErrKey, "is not NAME+HASH+BASE64"},
+		"witness alone":       {head + "\nwitness w1\n", 3, manifest.ErrMalformed, "want witness"},
+		"group":               {head + "group g any w1\n", 2, manifest.ErrUnsupported, "not supported yet: group, line 2"},
 		"quorum":              {head + "quorum none\n", 2, manifest.ErrUnsupported, "not supported yet: quorum, line 2"},
 		"same key twice":      {head + good + "key " + line + " name=b roles=audit tenants=*\n", 3, manifest.ErrPolicy, "the same key as a"},
 		"same name twice":     {head + good + "key " + two.OpenSSHLine() + " name=a roles=audit tenants=*\n", 3, manifest.ErrPolicy, "second key of the name a"},

@@ -67,7 +67,11 @@ func (p *policyParser) statement(w []string) error {
 		return p.ending(w, "since", p.p.compromised)
 	case "threshold":
 		return p.threshold(w)
-	case "log", "witness", "group", "quorum":
+	case "log":
+		return p.log(w)
+	case "witness":
+		return p.witness(w)
+	case "group", "quorum":
 		return fmt.Errorf("%w: %s, line %d", ErrUnsupported, w[0], p.line)
 	}
 	return fmt.Errorf("%w: no statement begins with %s", ErrMalformed, quote(w[0]))
@@ -165,6 +169,30 @@ func (p *policyParser) key(w []string) error {
 	return p.p.add(k)
 }
 
+// log reads log VKEY, as a C2SP tlog-policy has it.
+func (p *policyParser) log(w []string) error {
+	if len(w) != 2 {
+		return fmt.Errorf("%w: want log ORIGIN+HASH+BASE64", ErrMalformed)
+	}
+	v, err := ParseVerifierKey(w[1])
+	if err != nil {
+		return err
+	}
+	return p.p.addLog(v)
+}
+
+// witness reads witness NAME VKEY.
+func (p *policyParser) witness(w []string) error {
+	if len(w) != 3 {
+		return fmt.Errorf("%w: want witness NAME NAME+HASH+BASE64", ErrMalformed)
+	}
+	v, err := ParseVerifierKey(w[2])
+	if err != nil {
+		return err
+	}
+	return p.p.addWitness(Witness{w[1], v})
+}
+
 func commas(s string) []string {
 	if s == "" {
 		return nil
@@ -225,7 +253,7 @@ func (p *policyParser) finish() error {
 	}
 	for _, ends := range []map[string]ending{p.p.retired, p.p.compromised} {
 		for fp, e := range ends {
-			if _, ok := p.p.key(fp); !ok {
+			if !p.p.names(fp) {
 				p.line = e.line
 				return fmt.Errorf("%w: no key line has the fingerprint %s", ErrMalformed, fp)
 			}
