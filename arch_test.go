@@ -96,6 +96,10 @@ var graph = map[string]row{
 		others: []string{"github.com/ipfs/go-cid", "github.com/multiformats/go-multihash"},
 		why:    "a CID is a spelling of a root, made at the edges",
 	},
+	"internal/jsonschema": {
+		others: []string{"github.com/go-json-experiment/json", "github.com/santhosh-tekuri/jsonschema/v6"},
+		why:    "a schema judges values, and knows neither where they are stored nor who says what of them",
+	},
 	"internal/outfile": {why: "an answer goes into a file like any other; it is no stored object"},
 	"internal/verifycmd": {
 		ours:    []string{"merkle", "manifest", "manifest/bundle", "internal/outfile"},
