@@ -38,7 +38,7 @@ type row struct {
 
 var graph = map[string]row{
 	"merkle": {
-		others: []string{"github.com/zeebo/blake3", "lukechampine.com/blake3/guts"},
+		others: []string{"github.com/klauspost/cpuid/v2", "github.com/zeebo/blake3", "lukechampine.com/blake3/guts"},
 		pure:   true,
 		why:    "merkle proves which bytes a root covers, to a verifier that has nothing else",
 	},

@@ -193,30 +193,47 @@ func (b *bodyWriter) group(lo, hi int64, want *cv, root bool) error {
 	if err := b.flush(maxOut); err != nil {
 		return err
 	}
-	if b.leaves(p, lo, root) != *want {
+	if b.cut(p, lo, root) != *want {
 		return &Error{"write proof", lo * LeafSize, fmt.Errorf("data %w", ErrMismatch)}
 	}
 	return nil
 }
 
+// cut appends what of the group p, from leaf lo on, is selected, and returns its
+// value.
+func (b *bodyWriter) cut(p []byte, lo int64, root bool) cv {
+	n := leafCount(int64(len(p)))
+	if !wide || n == 1 || n <= b.shape.unit && b.set.covers(lo, lo+n) == all {
+		return b.leaves(p, lo, root, nil)
+	}
+	var inside groupTree
+	inside.fill(p, lo)
+	return b.leaves(p, lo, root, &inside)
+}
+
 // leaves appends what of the leaves p, from number lo on, is selected, and
-// returns the value of their subtree. The parents come before what they cover
-// but are known after it, so their place is kept free.
-func (b *bodyWriter) leaves(p []byte, lo int64, root bool) cv {
+// returns the value of their subtree, which inside has unless it is nil. The
+// parents come before what they cover but are known after it, so their place is
+// kept free.
+func (b *bodyWriter) leaves(p []byte, lo int64, root bool, inside *groupTree) cv {
 	n := leafCount(int64(len(p)))
 	cover := b.set.covers(lo, lo+n)
-	if cover == all && n <= b.shape.unit {
+	whole := cover == all && n <= b.shape.unit
+	if whole {
 		b.out = append(b.out, p...)
-		return leavesCV(p, lo, root)
 	}
-	if cover == none {
+	if whole || cover == none {
+		if inside != nil {
+			at := lo % groupLeaves
+			return inside.value(at, at+n, root)
+		}
 		return leavesCV(p, lo, root)
 	}
 	var free [parentSize]byte
 	at, mid := len(b.out), split(n)
 	b.out = append(b.out, free[:]...)
-	left := b.leaves(p[:mid*LeafSize], lo, false)
-	right := b.leaves(p[mid*LeafSize:], lo+mid, false)
+	left := b.leaves(p[:mid*LeafSize], lo, false, inside)
+	right := b.leaves(p[mid*LeafSize:], lo+mid, false, inside)
 	left.put(b.out[at:])
 	right.put(b.out[at+nodeSize:])
 	return parentCV(&left, &right, root)

@@ -196,6 +196,9 @@ func (b *build) one(ctx context.Context, task int64, data, out []byte) (cv, erro
 // taskCV returns the value of the task whose bytes are data and which begins at
 // a group, with its nodes in the order of the log appended to out.
 func taskCV(data []byte, group int64, out []byte) (cv, []byte) {
+	if wide {
+		return wideTaskCV(data, group, out)
+	}
 	var stack [largeHeight + 1]cv
 	depth := 0
 	for i := range len(data) / GroupSize {

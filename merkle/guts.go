@@ -57,6 +57,8 @@ func leavesCV(p []byte, leaf int64, root bool) cv {
 	switch {
 	case len(p) <= LeafSize:
 		return finish(guts.CompressChunk(p, &guts.IV, uint64(leaf), 0), root)
+	case wide:
+		return wideCV(p, leaf, root)
 	case len(p) == GroupSize:
 		return finish(guts.CompressBuffer((*[GroupSize]byte)(p), GroupSize, &guts.IV, uint64(leaf), 0), root)
 	}

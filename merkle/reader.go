@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/bits"
 )
 
 // BodyReader verifies a body while it reads it. Its memory is one buffer of
@@ -22,6 +23,10 @@ type BodyReader struct {
 	start, end int
 
 	shown func(lo, hi int64, left, right cv) error // gets every parent that was verified, of leaves; may be nil
+
+	ahead     values // of the parents in buf from aheadFrom to aheadEnd
+	aheadFrom int
+	aheadEnd  int
 
 	stack  []subtree // what is still to come, the next on top
 	begun  bool
@@ -158,7 +163,7 @@ func (b *BodyReader) parent(s *subtree) error {
 		return err
 	}
 	left, right := getCV(p), getCV(p[nodeSize:])
-	if parentCV(&left, &right, s.root) != s.want {
+	if b.parentCV(&left, &right, s) != s.want {
 		return &Error{"verify", s.lo * LeafSize, fmt.Errorf("a node of the proof %w", ErrMismatch)}
 	}
 	if b.shown != nil {
@@ -176,12 +181,40 @@ func (b *BodyReader) parent(s *subtree) error {
 	return nil
 }
 
+// parentCV returns the value of a parent that was just taken. The way down to
+// the first selected leaf of a subtree is one parent after the other, so where it
+// is long, the values of 16 parents are computed at once. Blocks that turn out to
+// be something else do no harm: nobody asks for their value.
+func (b *BodyReader) parentCV(left, right *cv, s *subtree) cv {
+	at := b.start - parentSize
+	if !wide || s.root {
+		return parentCV(left, right, s.root)
+	}
+	if at < b.aheadFrom || at >= b.aheadEnd || (at-b.aheadFrom)%parentSize != 0 {
+		way := bits.Len64(uint64(s.hi - s.lo - 1))
+		if way > groupHeight {
+			way -= groupHeight
+		}
+		n := min((b.end-at)/parentSize, wideLanes)
+		if min(way, n) < wideFrom {
+			return parentCV(left, right, false)
+		}
+		b.aheadFrom, b.aheadEnd = at, at+n*parentSize
+		for i := range 2 * n {
+			b.ahead[i] = getCV(b.buf[at+i*nodeSize:])
+		}
+		b.ahead.parents()
+	}
+	return b.ahead[(at-b.aheadFrom)/parentSize]
+}
+
 // take returns the next n ≤ GroupSize bytes of the body, valid until it is
 // called again.
 func (b *BodyReader) take(n int) ([]byte, error) {
 	if have := b.end - b.start; have < n {
 		copy(b.buf, b.buf[b.start:b.end])
 		b.start, b.end = 0, have
+		b.aheadEnd = 0
 		space := b.buf[have:]
 		space = space[:min(int64(len(space)), b.limit)]
 		got, err := io.ReadAtLeast(b.r, space, n-have)

@@ -18,7 +18,9 @@ func parseVector(t *testing.T, name string, v any) {
 }
 
 // TestBLAKE3Vectors holds every way to a root to BLAKE3's own vectors.
-func TestBLAKE3Vectors(t *testing.T) {
+func TestBLAKE3Vectors(t *testing.T) { bothWays(t, blake3VectorsHold) }
+
+func blake3VectorsHold(t *testing.T) {
 	var v struct {
 		Context string `json:"context_string"`
 		Cases   []struct {
@@ -97,7 +99,9 @@ func baoInput(n int) []byte {
 // TestBaoVectors holds WriteBao to the official slices, byte for byte, and
 // NewBaoReader to their corruption points. A whole encoding is the slice of
 // everything.
-func TestBaoVectors(t *testing.T) {
+func TestBaoVectors(t *testing.T) { bothWays(t, baoVectorsHold) }
+
+func baoVectorsHold(t *testing.T) {
 	var v baoVectors
 	parseVector(t, "bao_test_vectors.json", &v)
 	slices, corruptions := 0, 0
@@ -162,7 +166,9 @@ func TestBaoVectors(t *testing.T) {
 
 // TestBaoGroupVectors: the variant of Bao with 16 KiB groups is an lps1 body
 // whose set is whole groups.
-func TestBaoGroupVectors(t *testing.T) {
+func TestBaoGroupVectors(t *testing.T) { bothWays(t, baoGroupVectorsHold) }
+
+func baoGroupVectorsHold(t *testing.T) {
 	var v baoVectors
 	parseVector(t, "abao_test_vectors_group4.json", &v)
 	check := func(size int, root string, r merkle.Range, outLen int, digest string, bad []int) {

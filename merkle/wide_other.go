@@ -1,0 +1,9 @@
+//go:build !amd64 || purego
+
+package merkle
+
+var wide = false
+
+func leaves16(*[wideLanes]cv, *[GroupSize]byte, int64) { panic("merkle: no wide code here") }
+
+func parents16(*[wideLanes]cv, *[2 * wideLanes]cv) { panic("merkle: no wide code here") }

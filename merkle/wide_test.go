@@ -1,0 +1,150 @@
+package merkle
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// Narrow runs f as on a processor that has no wide code. Nothing else may run
+// meanwhile.
+func Narrow(f func()) {
+	defer func(was bool) { wide = was }(wide)
+	wide = false
+	f()
+}
+
+// narrowly returns what f returns as on a processor that has no wide code.
+func narrowly[T any](f func() T) (v T) {
+	Narrow(func() { v = f() })
+	return v
+}
+
+func needWide(t *testing.T) {
+	t.Helper()
+	if !wide {
+		t.Skip("this processor has no wide code")
+	}
+}
+
+func random(t *testing.T, n int, seed byte) []byte {
+	t.Helper()
+	p := make([]byte, n)
+	if _, err := rand.NewChaCha8([32]byte{seed}).Read(p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestWideLeaves holds the wide code to guts, for every number of leaves, places
+// whose counters fill both halves, and memory that begins and ends anywhere.
+func TestWideLeaves(t *testing.T) {
+	needWide(t)
+	const slack = 67
+	memory := random(t, GroupSize+slack, 1)
+	for n := LeafSize + 1; n <= GroupSize; n += 251 {
+		for _, size := range []int{n, (n + LeafSize - 1) / LeafSize * LeafSize} {
+			for i, leaf := range []int64{0, 16, 48, 1<<32 - 16, 1 << 32, 1<<40 + 16, math.MaxInt64/LeafSize - 15} {
+				from := (size + 13*i) % slack
+				for _, p := range [][]byte{memory[from : from+size], memory[from : from+size : from+size]} {
+					for _, root := range []bool{false, true} {
+						got := leavesCV(p, leaf, root)
+						if want := narrowly(func() cv { return leavesCV(p, leaf, root) }); got != want {
+							t.Fatalf("%d bytes from leaf %d on, root %v: %x, guts says %x", size, leaf, root, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestWideParents(t *testing.T) {
+	needWide(t)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 100 {
+		var v values
+		for i := range v {
+			for j := range v[i] {
+				v[i][j] = rng.Uint32()
+			}
+		}
+		up := v
+		up.parents()
+		for i := range wideLanes {
+			if want := parentCV(&v[2*i], &v[2*i+1], false); up[i] != want {
+				t.Fatalf("parent %d of %x is %x, guts says %x", i, v, up[i], want)
+			}
+		}
+	}
+}
+
+// TestGroupTree asks for every subtree inside groups of every length.
+func TestGroupTree(t *testing.T) {
+	needWide(t)
+	for n := 2; n <= groupLeaves; n++ {
+		for _, size := range []int{n*LeafSize - LeafSize + 1, n * LeafSize} {
+			p := random(t, size, byte(n))
+			var tree groupTree
+			tree.fill(p, 32)
+			var check func(lo, hi int64)
+			check = func(lo, hi int64) {
+				for _, root := range []bool{false, lo == 0 && hi == int64(n)} {
+					part := p[lo*LeafSize : min(hi*LeafSize, int64(size))]
+					want := narrowly(func() cv { return leavesCV(part, 32+lo, root) })
+					if root && hi-lo < 2 {
+						continue
+					}
+					if got := tree.value(lo, hi, root); got != want {
+						t.Fatalf("leaves %d:%d of %d bytes, root %v: %x, want %x", lo, hi, size, root, got, want)
+					}
+				}
+				if hi-lo > 1 {
+					mid := lo + split(hi-lo)
+					check(lo, mid)
+					check(mid, hi)
+				}
+			}
+			check(0, int64(n))
+		}
+	}
+}
+
+// TestWideTask compares values and nodes of tasks of every size.
+func TestWideTask(t *testing.T) {
+	needWide(t)
+	data := random(t, GroupSize<<largeHeight, 1)
+	type done struct {
+		cv    cv
+		nodes []byte
+	}
+	for h := range largeHeight + 1 {
+		for _, group := range []int64{0, 16, 1<<28 - 16, 1 << 28, 1 << 40} {
+			p := data[:GroupSize<<h]
+			task := func() done {
+				c, nodes := taskCV(p, group, nil)
+				return done{c, nodes}
+			}
+			got, want := task(), narrowly(task)
+			if got.cv != want.cv || !bytes.Equal(got.nodes, want.nodes) {
+				t.Fatalf("height %d from group %d on: %x %x, want %x %x", h, group, got.cv, got.nodes, want.cv, want.nodes)
+			}
+		}
+	}
+}
+
+// BenchmarkTask hashes what a worker of BuildAt does at once.
+func BenchmarkTask(b *testing.B) {
+	p := make([]byte, GroupSize<<largeHeight)
+	out := make([]byte, 0, nodeSize*taskNodes(largeHeight))
+	run := func(b *testing.B) {
+		b.SetBytes(int64(len(p)))
+		for b.Loop() {
+			taskCV(p, 0, out)
+		}
+	}
+	b.Run(fmt.Sprintf("wide=%v", wide), run)
+	Narrow(func() { b.Run("narrow", run) })
+}
