@@ -54,6 +54,7 @@ type Scan struct {
 	Returned    int64          // records given to emit by this call
 	Ranges      []merkle.Range // record numbers examined since record 0
 	Undecidable []Span         // the first 16 undecidable records of this call
+	Counted     bool           // every record was examined: the counts are exact, also where Stop is not StopComplete
 }
 
 // A Row is a record that a [Task] returns.
@@ -72,7 +73,11 @@ type Task struct {
 	Trust   Trust
 	From    Position
 	Budget  Budget
-	Workers int // records are decided by so many goroutines; 0: one a core, at most 16
+	Workers int   // records are decided by so many goroutines; 0: one a core, at most 16
+	Spill   Spill // where another order than the document's finds room; nil: it has a few MiB
+
+	keys func(Layout) (keyer, error) // of another order; nil: document order
+	room int64                       // bytes for a sort; 0: sortMemory
 }
 
 // Run examines records from t.From on and gives the matching ones to emit; emit
@@ -86,6 +91,9 @@ type Task struct {
 // next match, within the budget, so that More is yes or no and a last page is
 // complete; it stops in front of that match. Where the budget ends first, Stop
 // is page_limit and More is unknown.
+//
+// In another order than the document's every page examines all records before
+// its first row: a scan that is cut short has no rows, and Position stays.
 //
 // A deadline, a cancelled context and a budget are no errors: Stop says so.
 func (t Task) Run(ctx context.Context, emit func(Row) error) (Scan, error) {
@@ -106,8 +114,13 @@ func (t Task) Run(ctx context.Context, emit func(Row) error) (Scan, error) {
 	}
 	r := &runner{budget: b, emit: emit}
 	r.scan = Scan{Position: t.From, More: MoreUnknown, Undecidable: []Span{}, Ranges: []merkle.Range{}}
-	err = r.document(ctx, t)
-	if n := r.scan.Position.Record; n > 0 {
+	if t.keys != nil && emit != nil {
+		err = r.ordered(ctx, t)
+	} else {
+		err = r.document(ctx, t)
+		r.scan.Counted = r.scan.Stop == StopComplete
+	}
+	if n := r.scan.Position.Examined; n > 0 {
 		r.scan.Ranges = append(r.scan.Ranges, merkle.Range{Start: 0, End: n})
 	}
 	return r.scan, err

@@ -20,8 +20,10 @@ type batch struct {
 	first   int64 // the number of its first record
 	spans   []Span
 	outcome []Outcome
-	decided int   // records that were decided: all of them, unless err
-	err     error // why the next one was not
+	decided int     // records that were decided: all of them, unless err
+	err     error   // why the next one was not
+	keys    []byte  // of the matching records, where they are wanted
+	keyEnd  []int32 // where a record's key ends in keys
 	buf     []byte
 	base    int64 // where buf stands
 	ready   chan struct{}
@@ -50,6 +52,15 @@ func (b *batch) bytes(i int) []byte {
 	return b.buf[s.Start-b.base : s.End-b.base]
 }
 
+// key returns the key of a matching record.
+func (b *batch) key(i int) []byte {
+	start := int32(0)
+	if i > 0 {
+		start = b.keyEnd[i-1]
+	}
+	return b.keys[start:b.keyEnd[i]]
+}
+
 // A feeder divides the records of a task into batches, has them decided by
 // workers, and hands them on in their order.
 type feeder struct {
@@ -57,6 +68,7 @@ type feeder struct {
 	trusted []Span // undecidable records, by their place, where Trust tells them all
 	trust   bool
 	read    bool // the records' bytes are wanted, not only their outcome
+	sorted  bool // their keys are
 	spans   *mapReader
 	page    []Span // what is left of its last page
 	next    int64  // the number of the next record
@@ -125,7 +137,10 @@ func (f *feeder) each(ctx context.Context, take func(*batch) error) error {
 	if err != nil || b == nil {
 		return err
 	}
-	own := newWorker(f)
+	own, err := newWorker(f)
+	if err != nil {
+		return err
+	}
 	own.decide(b)
 	if err := take(b); err != nil {
 		return err
@@ -156,8 +171,12 @@ func (f *feeder) parallel(ctx context.Context, workers int, take func(*batch) er
 	jobs := make(chan *batch, 2*workers)
 	var all sync.WaitGroup
 	for range workers {
+		w, err := newWorker(f)
+		if err != nil {
+			close(jobs)
+			return err
+		}
 		all.Go(func() {
-			w := newWorker(f)
 			for b := range jobs {
 				w.decide(b)
 				b.ready <- struct{}{}
@@ -214,21 +233,28 @@ func (f *feeder) drain(queue []*batch, take func(*batch) error, fault error) err
 type worker struct {
 	feed   *feeder
 	strict *Evaluator // nil: every record matches
+	keys   keyer      // nil: document order
+	room   []byte     // for a key
 	limit  int64      // bytes of a record
 }
 
-func newWorker(f *feeder) *worker {
+func newWorker(f *feeder) (*worker, error) {
 	w := &worker{feed: f, limit: f.task.Layout.Limits.Record}
+	var err error
 	if f.task.Where != nil {
-		w.strict, _ = f.task.Where.Evaluator(f.task.Layout) // whose layout was checked
+		w.strict, err = f.task.Where.Evaluator(f.task.Layout)
 	}
-	return w
+	if f.sorted && err == nil {
+		w.keys, err = f.task.keys(f.task.Layout)
+	}
+	return w, err
 }
 
 // decide reads a batch, where its bytes are needed, and decides its records.
 func (w *worker) decide(b *batch) {
 	b.outcome = slices.Grow(b.outcome[:0], len(b.spans))[:len(b.spans)]
-	if w.strict == nil && !w.feed.read {
+	b.keys, b.keyEnd = b.keys[:0], b.keyEnd[:0]
+	if w.strict == nil && !w.feed.read && w.keys == nil {
 		for i := range b.outcome {
 			b.outcome[i] = Matched
 		}
@@ -262,8 +288,8 @@ func (w *worker) long(b *batch) bool {
 	switch {
 	case len(b.spans) > 1:
 		return false
-	case w.strict != nil && s.Len() > w.limit:
-		b.buf, b.outcome[0], b.decided = b.buf[:0], Undecidable, 1
+	case (w.strict != nil || w.keys != nil) && s.Len() > w.limit:
+		b.buf, b.keyEnd, b.outcome[0], b.decided = b.buf[:0], append(b.keyEnd, 0), Undecidable, 1
 	case s.Len() > DefaultLimits.Record:
 		b.err = fail("query", s.Start, ErrRange, "a record of %d bytes is too long to return", s.Len())
 	default:
@@ -288,15 +314,29 @@ func (w *worker) load(b *batch, i, j int) error {
 	return readFull(w.feed.task.Source, b.buf[from-b.base:to-b.base], from)
 }
 
-// one decides a record whose bytes were read.
+// one decides a record whose bytes were read. A matching record without a key
+// is undecidable.
 func (w *worker) one(b *batch, i int) Outcome {
+	trusted := w.feed.trust && !w.feed.suspect(b.spans[i])
+	o := Matched
 	switch {
 	case w.strict == nil:
-		return Matched
-	case w.feed.trust && !w.feed.suspect(b.spans[i]):
-		return w.strict.EvalTrusted(b.bytes(i))
+	case trusted:
+		o = w.strict.EvalTrusted(b.bytes(i))
+	default:
+		o = w.strict.Eval(b.bytes(i))
 	}
-	return w.strict.Eval(b.bytes(i))
+	if w.keys == nil {
+		return o
+	}
+	if o == Matched {
+		w.room, o = w.keys.key(w.room[:0], b.bytes(i), trusted)
+		if o == Matched {
+			b.keys = append(b.keys, cutKey(w.room)...)
+		}
+	}
+	b.keyEnd = append(b.keyEnd, int32(len(b.keys)))
+	return o
 }
 
 // suspect reports whether a record was found undecidable when it was validated.

@@ -53,6 +53,7 @@ var (
 	ErrSelector    = errors.New("invalid selector")                  // syntax, or a form not supported yet
 	ErrRange       = errors.New("record range outside the artifact") // a < 0, b < a, or b past the last record
 	ErrMap         = errors.New("malformed record map")              // bytes that are no canonical lpr1, or another source's
+	ErrLimit       = errors.New("beyond a limit")                    // a sort that cannot be done in the memory or time it has
 	ErrChanged     = errors.New("source changed while reading")      // shorter than its size says
 
 	ErrCursorMalformed = errors.New("cursor malformed")
