@@ -49,6 +49,9 @@ var (
 	// ErrMalformed is a file that is not a bundle: another spelling, a missing
 	// or left-over byte, a digest in line 1 that does not match.
 	ErrMalformed = errors.New("malformed bundle")
+	// ErrLater is a statement in [Options].Later that is none of those which belong
+	// there.
+	ErrLater = errors.New("not a later statement")
 	// ErrClaim is a claim that cannot be built for this artifact.
 	ErrClaim = errors.New("cannot prove this")
 )
@@ -114,10 +117,12 @@ type Section struct {
 }
 
 // header is line 2. It lists exactly one claim in this version: facts of several
-// would have to be told apart in the verdict.
+// would have to be told apart in the verdict. A receipt that is absent has no
+// member.
 type header struct {
 	Claims   []Claim              `json:"claims"`
 	Manifest manifest.Envelope    `json:"manifest"`
+	Receipt  *manifest.Envelope   `json:"receipt,omitzero"`
 	Ref      manifest.ArtifactRef `json:"ref"`
 	SSH      string               `json:"ssh"`
 }

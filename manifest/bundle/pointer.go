@@ -40,7 +40,7 @@ func (c *checker) checkPointer(claim Claim, at string, body *io.SectionReader) (
 		return rest, err
 	}
 	// Bytes prove their place in the document, not what the rest of the document
-	// makes of that place.
+	// makes of that place. A receipt may vouch for it.
 	c.v.Set(manifest.Fact{
 		Name: manifest.FactSelector, State: manifest.Unverifiable, Detail: claim.String(),
 		Reason: "the bundle has neither the whole document nor a receipt that says what stands at the pointer",

@@ -21,6 +21,10 @@ type Options struct {
 	// At is the time that expiry and keys are judged by: time.Now() in most
 	// cases. The zero time is an error.
 	At time.Time
+	// Later are statements that the reader got elsewhere and that may end the
+	// artifact's currency: supersede/v1 and tombstone/v1. They bear on the fact
+	// supersession alone.
+	Later []manifest.Envelope
 	// Expect, where set, is the claim that the caller asked for. Another one is
 	// a MISMATCH.
 	Expect *Claim
@@ -41,6 +45,9 @@ type Result struct {
 	// Shown are the bytes of the artifact that the bundle discloses: the claim
 	// rounded outward to leaves.
 	Shown []merkle.Range
+	// Receipt is the store's word on the read that made the bundle; nil where there
+	// is none, or nobody whom the policy admits vouches for it.
+	Receipt *manifest.Receipt
 	// Placed are the numbers of the records whose places the bundle discloses:
 	// those on the map pages that a records claim carries.
 	Placed merkle.Range
@@ -50,7 +57,8 @@ type Result struct {
 // more than the header and a few buffers, whatever the size.
 //
 // The error is about the file, not about the facts: [ErrMalformed], or what
-// reading r or writing Options.Out returned. A claim that does not hold, a bad
+// reading r or writing Options.Out returned; or about the form of what Options.Later
+// has. A claim that does not hold, a bad
 // signature or a reference that was altered is a MISMATCH in the verdict.
 func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	if o.At.IsZero() {
@@ -79,11 +87,26 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	c.word, _ = v.Fact(manifest.FactCapture)
 	c.word.Detail = ""
 	v.Set(refFacts(h.Ref, m.Predicate.ArtifactRef)...)
+	if len(o.Later) > 0 {
+		fact, err := laterFact(m, o)
+		if err != nil {
+			return nil, err
+		}
+		v.Set(fact)
+	}
+	if h.Receipt != nil {
+		c.takeDigest()
+	}
 	if body, err = c.check(claim, body); err != nil {
 		return nil, err
 	}
 	if body.Size() > 0 {
 		return nil, malformed("end", "%d bytes are left over", body.Size())
+	}
+	if h.Receipt != nil {
+		if err := c.checkReceipt(claim, *h.Receipt, o); err != nil {
+			return nil, err
+		}
 	}
 	if o.Expect != nil && !claim.answers(*o.Expect) {
 		v.Set(manifest.Fact{
@@ -166,6 +189,8 @@ type checker struct {
 	word manifest.Fact // how far the manifest's word counts: attested, or why not
 	out  io.Writer
 	res  *Result
+
+	given *merkle.Builder // digests what goes to out, to hold a receipt to it; nil: there is none
 }
 
 // check checks the claim and returns the file's rest behind its sections.

@@ -151,7 +151,8 @@ func placedRecords(mapped io.ReaderAt, pages merkle.Range) (merkle.Range, error)
 // A Bundle is ready to be written.
 type Bundle struct {
 	claim    Claim
-	header   []byte
+	head     header
+	header   []byte // head as it is written
 	sections []section
 	placed   merkle.Range
 }
@@ -170,19 +171,35 @@ func (b *Bundle) Leaves() merkle.LeafSet { return b.sections[len(b.sections)-1].
 func (b *Bundle) Placed() merkle.Range { return b.placed }
 
 func newBundle(src Source, c Claim, sections ...section) (*Bundle, error) {
-	h, err := manifest.Canonical(header{
+	b := &Bundle{claim: c, sections: sections, head: header{
 		Claims:   []Claim{c},
 		Manifest: src.Envelope,
 		Ref:      src.Manifest.Predicate.ArtifactRef,
 		SSH:      src.SSH,
-	})
+	}}
+	return b, b.encode()
+}
+
+// AddReceipt puts a signed receipt (read-receipt/v1) of this very read into the
+// bundle: one whose selector is the claim's, and whose result is the bytes that a
+// verifier writes out. A bundle has one at most; a second takes its place. Nothing
+// is checked here: a receipt of something else is a MISMATCH to the verifier.
+func (b *Bundle) AddReceipt(env manifest.Envelope) error {
+	b.head.Receipt = &env
+	return b.encode()
+}
+
+// encode makes line 2.
+func (b *Bundle) encode() error {
+	h, err := manifest.Canonical(b.head)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%w: %w", ErrClaim, err)
 	}
 	if len(h) > MaxHeader {
-		return nil, fmt.Errorf("%w: a header of %d bytes, the limit is %d", ErrClaim, len(h), MaxHeader)
+		return fmt.Errorf("%w: a header of %d bytes, the limit is %d", ErrClaim, len(h), MaxHeader)
 	}
-	return &Bundle{claim: c, header: append(h, '\n'), sections: sections}, nil
+	b.header = append(h, '\n')
+	return nil
 }
 
 // WriteTo writes the bundle to w. Since its first line is a digest of the rest,
