@@ -21,7 +21,7 @@ func older(t *testing.T, dir string) {
 	}
 	defer db.Close()
 	for _, s := range []string{
-		`DROP TABLE sweep`, `DROP TABLE leases`, `DROP TABLE condemned`, `PRAGMA user_version = 1`,
+		`DROP TABLE statements`, `DROP TABLE unfinished`, `DROP TABLE sweep`, `DROP TABLE leases`, `DROP TABLE condemned`, `PRAGMA user_version = 1`,
 	} {
 		if _, err := db.Exec(s); err != nil {
 			t.Fatal(err)

@@ -48,6 +48,7 @@ type Artifact struct {
 // process and in others.
 type Catalogue interface {
 	Book
+	Statements
 	// Publish makes an artifact exist; when it returns nil, the row survives a
 	// crash. Publishing is once per artifact id: the same manifest id again
 	// changes nothing and is not an error, another one is [ErrExists], and an id

@@ -212,7 +212,7 @@ func tenantsEver(t *testing.T, c catalogue.Catalogue) {
 // older makes the catalogue at path one of version 1.
 func older(t *testing.T, path string) {
 	t.Helper()
-	raw(t, path, `DROP TABLE sweep; DROP TABLE leases; DROP TABLE condemned; PRAGMA user_version = 1`)
+	raw(t, path, `DROP TABLE statements; DROP TABLE unfinished; DROP TABLE sweep; DROP TABLE leases; DROP TABLE condemned; PRAGMA user_version = 1`)
 }
 
 func TestUpgrade(t *testing.T) {
@@ -265,7 +265,7 @@ func TestUpgradeRefuses(t *testing.T) {
 	c, err := catalogue.CreateSQLite(path)
 	noErr(t, err)
 	noErr(t, c.Close())
-	raw(t, path, `PRAGMA user_version = 3`)
+	raw(t, path, `PRAGMA user_version = 4`)
 	if err := catalogue.UpgradeSQLite(path); !errors.Is(err, catalogue.ErrNewer) {
 		t.Errorf("of a newer one: error = %v, want ErrNewer", err)
 	}

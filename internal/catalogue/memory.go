@@ -17,6 +17,7 @@ type Memory struct {
 	store  string
 	closed bool
 	book   book
+	said   said
 }
 
 // NewMemory returns an empty catalogue of a new store.

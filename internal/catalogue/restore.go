@@ -16,8 +16,12 @@ type Salvaged struct {
 	Epoch   int64  // -1 where it does not tell
 	Clock   int64  // microseconds; 0 where it does not tell
 	Rows    []Artifact
-	// Whole says that all rows were read without an error.
+	// Statements are in the order of their Seq.
+	Statements []Statement
+	// Whole says that all rows of artifacts were read without an error.
 	Whole bool
+	// WholeStatements says that of the statements.
+	WholeStatements bool
 }
 
 // Salvage reads what can be read of the catalogue at path, from both ends of the
@@ -55,6 +59,7 @@ func salvage(ctx context.Context, db *sql.DB) (out Salvaged, ok bool) {
 		}
 		out.Whole = false
 	}
+	out.Statements, out.WholeStatements = salvageStatements(ctx, db)
 	return out, err == nil || len(out.Rows) > 0
 }
 
@@ -86,6 +91,11 @@ type Restored struct {
 	Epoch   int64
 	Clock   int64              // microseconds
 	Rows    iter.Seq[Artifact] // in the order of publication, deleted ones too; Seq is ignored
+	// Statements are entered in this order. An artifact with one of the kind
+	// Tombstone is unfinished, unless its id is in Finished.
+	Statements []Statement
+	Tombstone  string
+	Finished   map[string]bool
 }
 
 // Restore makes a catalogue with these rows at path, where none may stand. It is
@@ -162,6 +172,9 @@ func fillRestored(ctx context.Context, path string, r Restored) (clashes []strin
 		} else if n == 0 {
 			clashes = append(clashes, a.ArtifactID)
 		}
+	}
+	if err := restoreStatements(ctx, tx, r.Statements, r.Finished, r.Tombstone); err != nil {
+		return nil, err
 	}
 	if r.StoreID == "" {
 		r.StoreID = newStoreID()

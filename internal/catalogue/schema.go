@@ -15,7 +15,10 @@ const (
 	applicationID = 0x4c506374
 	// schemaVersion is the newest schema that this package knows, in
 	// SQLite's user_version.
-	schemaVersion = 2
+	schemaVersion = 3
+	// The versions that brought a part of the schema.
+	versionBook       = 2
+	versionStatements = 3
 	// oldestVersion is the oldest one that can be read, and upgraded.
 	oldestVersion = 1
 	// pageBytes is the size of an SQLite page.
@@ -53,7 +56,7 @@ CREATE TABLE artifacts (
 ) STRICT;
 
 CREATE INDEX artifacts_of_tenant ON artifacts (tenant, seq) WHERE state = 'committed';
-` + bookSchema
+` + bookSchema + statementSchema
 
 // newStoreID returns an id of 130 random bits that fits where the names of
 // tenants and principals do.

@@ -152,7 +152,7 @@ func (s *SQLite) load() error {
 		&s.stmts.clock:   `SELECT clock FROM meta WHERE one = 1`,
 		&s.stmts.sweep:   `SELECT epoch FROM sweep WHERE one = 1`,
 	} {
-		if stmt == &s.stmts.sweep && version < schemaVersion {
+		if stmt == &s.stmts.sweep && version < versionBook {
 			continue
 		}
 		var err error

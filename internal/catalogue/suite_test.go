@@ -49,6 +49,13 @@ func TestCatalogue(t *testing.T) {
 			{"Book/what is claimed cannot be spared", claimedNotSpared},
 			{"Book/refusals change nothing", refusalsChangeNothing},
 			{"TenantsEver/knows the deleted", tenantsEver},
+			{"State/comes back", statementComesBack},
+			{"State/is once, and about what was published", statementOnce},
+			{"State/an object needs a live lease", statementUnder},
+			{"DeleteBy/both or neither", deleteBy},
+			{"Finish/ends what is unfinished", finishes},
+			{"Before/is the latest with the cursor", before},
+			{"Objects/are those of the tenant", objectsOf},
 			{"Close/ends everything", closeEnds},
 		} {
 			t.Run(engine+"/"+test.name, func(t *testing.T) {

@@ -47,8 +47,12 @@ func upgrade(ctx context.Context, path string, db *sql.DB) error {
 	if version == schemaVersion {
 		return nil
 	}
+	parts := statementSchema
+	if version < versionBook {
+		parts = bookSchema + statementSchema
+	}
 	for _, text := range []string{
-		bookSchema,
+		parts,
 		fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion),
 		`COMMIT`,
 	} {
