@@ -20,6 +20,10 @@ type Selector struct {
 	Bytes   *merkle.Range // byte offsets, half open
 	Records *merkle.Range // record numbers from 0, half open
 	Pointer *string       // a JSON Pointer (RFC 6901) into a JSON document
+
+	// Whole makes the proof of a Pointer show the whole document: only then is the
+	// place proven, and not attested. It means nothing elsewhere.
+	Whole bool
 }
 
 // check refuses a selector that asks for two things.
@@ -245,8 +249,9 @@ func (w *window) at(off, end int64) ([]byte, error) {
 
 // Prove writes a bundle that proves a part of an artifact to anybody who holds
 // the store's policy. It shows the leaves of 1 KiB around the part, and Authority
-// is asked about those. Bytes are clamped to the artifact; a pointer cannot be
-// proven yet.
+// is asked about those. Bytes are clamped to the artifact. That the bytes of a
+// pointer stand where it points is proven where the whole document is shown; see
+// [Selector].Whole.
 func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, w io.Writer) (bundle.Claim, error) {
 	var none bundle.Claim
 	a, err := s.find(ctx, who, id, gate.Prove)
@@ -288,7 +293,11 @@ func (a *artifact) bundle(ctx context.Context, sel Selector, data *cas.Reader) (
 	src := bundle.Source{Manifest: a.m, Envelope: a.signed.Manifest, SSH: a.signed.SSH, Data: data, Tree: data.Tree()}
 	switch {
 	case sel.Pointer != nil:
-		return nil, nothing, fail(CodeSelectorInvalid, FixCall, "pointer", "a pointer cannot be proven yet: prove bytes or records")
+		if err := a.allows(manifest.SelectorPointer); err != nil {
+			return nil, nothing, err
+		}
+		b, err := bundle.Pointer(ctx, src, *sel.Pointer, sel.Whole)
+		return b, nothing, err
 	case sel.Records != nil:
 		if err := a.allows(manifest.SelectorRecordRange); err != nil {
 			return nil, nothing, err

@@ -209,12 +209,13 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, &Error{Op: "encode verdict", Err: err}
 	}
-	return escapeJSON(b), nil
+	return EscapeJSON(b), nil
 }
 
-// escapeJSON writes what does not show as an escape. In JSON without white space
-// such a character can only stand in a string.
-func escapeJSON(b []byte) []byte {
+// EscapeJSON writes the characters of a JSON text that [Printable] would escape as
+// not printable as \uXXXX. The text must have no white space outside its strings:
+// then such a character can only stand in one, and the value stays the same.
+func EscapeJSON(b []byte) []byte {
 	out := make([]byte, 0, len(b))
 	for _, r := range string(b) {
 		switch {

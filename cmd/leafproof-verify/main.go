@@ -46,6 +46,8 @@ func run(args []string) (int, error) {
 	fs.BoolVar(&o.RequireCurrent, "require-current", false, "an expired or superseded artifact is unverifiable")
 	fs.StringVar(&o.ExpectBytes, "expect-bytes", "", "the claim must be these bytes `A:B`")
 	fs.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records `A:B`")
+	fs.Func("expect-pointer", "the claim must be the value at this JSON `POINTER`", func(s string) error { o.ExpectPointer = &s; return nil })
+	fs.Var((*list)(&o.Later), "later", "a `FILE` with a signed statement (supersede or tombstone) that came to you later (may be repeated)")
 	fs.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
 	fs.BoolVar(&o.JSON, "json", false, "print one JSON value")
 	switch err := fs.Parse(args); {

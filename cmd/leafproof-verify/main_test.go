@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +26,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	d, err := s.Put(ctx, strings.NewReader("some bytes\n"), leafproof.PutOptions{})
+	d, err := s.Put(ctx, strings.NewReader(`["some","bytes"]`+"\n"), leafproof.PutOptions{MediaType: "application/json"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,15 +34,20 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proof := filepath.Join(t.TempDir(), "e.proof")
-	f, err := os.Create(proof)
-	if err != nil {
-		t.Fatal(err)
+	prove := func(name string, sel leafproof.Selector) string {
+		f, err := os.Create(filepath.Join(t.TempDir(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := s.Prove(ctx, leafproof.Owner, ref.ArtifactID, sel, f); err != nil {
+			t.Fatal(err)
+		}
+		return f.Name()
 	}
-	defer f.Close()
-	if _, err := s.Prove(ctx, leafproof.Owner, ref.ArtifactID, leafproof.Selector{Bytes: &merkle.Range{Start: 0, End: 4}}, f); err != nil {
-		t.Fatal(err)
-	}
+	proof := prove("e.proof", leafproof.Selector{Bytes: &merkle.Range{Start: 0, End: 4}})
+	second := "/1"
+	value := prove("v.proof", leafproof.Selector{Pointer: &second, Whole: true})
 	policy := leafproof.PolicyPath(dir)
 	key := leafproof.PublicKeyPath(dir)
 	for name, test := range map[string]struct {
@@ -53,6 +61,11 @@ func TestRun(t *testing.T) {
 		"the store's":       {dir, []string{proof}, verifycmd.ExitOK, ""},
 		"none":              {"", []string{proof}, verifycmd.ExitUnverifiable, ""},
 		"another claim":     {"", []string{"-policy", policy, "-expect-bytes", "0:5", proof}, verifycmd.ExitMismatch, ""},
+		"a pointer":         {"", []string{"-policy", policy, "-expect-pointer", "/1", "-require-proven", "selector", value}, verifycmd.ExitOK, ""},
+		"another pointer":   {"", []string{"-policy", policy, "-expect-pointer", "/0", value}, verifycmd.ExitMismatch, ""},
+		"the root pointer":  {"", []string{"-policy", policy, "-expect-pointer", "", value}, verifycmd.ExitMismatch, ""},
+		"two expectations":  {"", []string{"-policy", policy, "-expect-pointer", "/1", "-expect-bytes", "0:4", value}, verifycmd.ExitUsage, "exclude"},
+		"later, none":       {"", []string{"-policy", policy, "-later", policy, proof}, verifycmd.ExitUsage, "--later"},
 		"json":              {"", []string{"-json", "-policy", policy, proof}, verifycmd.ExitOK, ""},
 		"howto":             {"", []string{"-howto"}, verifycmd.ExitOK, ""},
 		"help":              {"", []string{"-h"}, verifycmd.ExitOK, ""},
@@ -78,4 +91,41 @@ func TestRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPackages lists what the verifier links: nothing that could ask anybody, or
+// keep anything, and few modules to read for who relies on it.
+func TestPackages(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Skip("there is no go command")
+	}
+	for _, name := range []string{"../../go.mod", "../../go.sum"} { // read, so that a change of a version counts
+		if _, err := os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", ".")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	banned := []string{"net", "crypto/tls", "crypto/x509", "database", "os/exec", "plugin"}
+	modules := map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		name, module, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		for _, b := range banned {
+			if name == b || strings.HasPrefix(name, b+"/") {
+				t.Errorf("it links %s", name)
+			}
+		}
+		modules[module]++
+	}
+	want := []string{
+		"", "filippo.io/edwards25519", "github.com/go-json-experiment/json", "github.com/klauspost/cpuid/v2",
+		"github.com/zeebo/blake3", "leafproof", "lukechampine.com/blake3",
+	}
+	if got := slices.Sorted(maps.Keys(modules)); !slices.Equal(got, want) {
+		t.Errorf("it links packages of %q, want %q", got, want)
+	}
+	t.Logf("packages of each module, the standard library first: %v", modules)
 }

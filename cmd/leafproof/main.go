@@ -300,6 +300,8 @@ func verifyCommand() *cobra.Command {
 	f.BoolVar(&o.RequireCurrent, "require-current", false, "an expired or superseded artifact is unverifiable")
 	f.StringVar(&o.ExpectBytes, "expect-bytes", "", "the claim must be these bytes A:B")
 	f.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records A:B")
+	expectPointer := f.String("expect-pointer", "", "the claim must be the value at this JSON Pointer")
+	f.StringArrayVar(&o.Later, "later", nil, "a signed statement (supersede or tombstone) that came to you later (may be repeated)")
 	f.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON value")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -316,6 +318,9 @@ func verifyCommand() *cobra.Command {
 		cmd.Flags().Visit(func(f *pflag.Flag) { given = append(given, f.Name) })
 		if err := o.Given(given...); err != nil {
 			return usage("%v", err)
+		}
+		if cmd.Flags().Changed("expect-pointer") {
+			o.ExpectPointer = expectPointer
 		}
 		if dir, err := storeDir(cmd); err == nil {
 			o.DefaultPolicy = leafproof.PolicyPath(dir)

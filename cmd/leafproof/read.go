@@ -23,7 +23,9 @@ func readCommand() *cobra.Command {
 		Use:   "read ID",
 		Short: "Read a part of an artifact, verified; with -o, as a bundle that proves it",
 		Long: "Read bytes, records or the value at a JSON Pointer; without a selector, all bytes.\n" +
-			"Records are followed by a newline each. With -o, write a bundle that proves the part to a stranger.",
+			"Records are followed by a newline each. With -o, write a bundle that proves the part to a stranger.\n" +
+			"That of a --pointer shows the value alone, and its place in the document is somebody's word; with\n" +
+			"--whole it shows the whole document, and whoever verifies it can follow the pointer.",
 		Args: args(1, 1),
 	}
 	f := cmd.Flags()
@@ -31,6 +33,7 @@ func readCommand() *cobra.Command {
 	f.StringVar(&records, "records", "", "record range A:B, from 0, half open")
 	f.StringVar(&pointer, "pointer", "", "a JSON Pointer (RFC 6901) into a JSON document")
 	f.StringVarP(&out, "out", "o", "", "write a bundle that proves the part to this file")
+	whole := f.Bool("whole", false, "with --pointer and -o: show the whole document, which proves the place")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var sel leafproof.Selector
@@ -50,6 +53,9 @@ func readCommand() *cobra.Command {
 		}
 		if cmd.Flags().Changed("pointer") {
 			sel.Pointer = &pointer
+		}
+		if sel.Whole = *whole; sel.Whole && !(cmd.Flags().Changed("pointer") && cmd.Flags().Changed("out")) {
+			return usage("--whole goes with --pointer and -o")
 		}
 		return withStore(cmd, func(s *leafproof.Store) error {
 			switch {

@@ -5,6 +5,7 @@ package verifycmd
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,8 +41,10 @@ type Options struct {
 	At             string   // RFC 3339; "" is now
 	RequireProven  []string // facts that must be proven
 	RequireCurrent bool
-	ExpectBytes    string // "A:B"
-	ExpectRecords  string // "A:B"
+	ExpectBytes    string   // "A:B"
+	ExpectRecords  string   // "A:B"
+	ExpectPointer  *string  // RFC 6901; nil: not asked
+	Later          []string // files with statements that may have ended the artifact's currency
 	Howto, JSON    bool
 
 	// Watch, where set, wraps the bundle's reader, to show how far it was read,
@@ -60,9 +63,9 @@ func (o Options) Given(names ...string) error {
 			return usage("--%s is given without a value", name)
 		}
 	}
-	for _, list := range [][]string{o.Keys, o.RequireProven} {
+	for _, list := range [][]string{o.Keys, o.RequireProven, o.Later} {
 		if slices.Contains(list, "") {
-			return usage("--key or --require-proven is given without a value")
+			return usage("--key, --require-proven or --later is given without a value")
 		}
 	}
 	return nil
@@ -176,8 +179,43 @@ func options(o Options) (bundle.Options, error) {
 	if b.Policy, err = policy(o); err != nil {
 		return b, err
 	}
+	if b.Later, err = later(o.Later); err != nil {
+		return b, err
+	}
 	b.Expect, err = expectation(o)
 	return b, err
+}
+
+// later reads statements: each file is one DSSE envelope in canonical JSON, with or
+// without a newline behind it.
+func later(files []string) ([]manifest.Envelope, error) {
+	var list []manifest.Envelope
+	for _, name := range files {
+		text, err := readAtMost(name, manifest.MaxEnvelope+1)
+		if err != nil {
+			return nil, err
+		}
+		env, err := manifest.ParseEnvelope(bytes.TrimSuffix(text, []byte("\n")))
+		if err != nil {
+			return nil, usage("--later: %s: %v", name, err)
+		}
+		list = append(list, env)
+	}
+	return list, nil
+}
+
+// readAtMost reads a file that is no larger than it may be.
+func readAtMost(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = usage("%s has more than %d bytes", name, limit)
+	}
+	return text, err
 }
 
 func policy(o Options) (*manifest.Policy, error) {
@@ -187,7 +225,7 @@ func policy(o Options) (*manifest.Policy, error) {
 	if len(o.Keys) > 0 {
 		var keys []manifest.PublicKey
 		for _, name := range o.Keys {
-			text, err := os.ReadFile(name)
+			text, err := readAtMost(name, manifest.MaxPolicy)
 			if err != nil {
 				return nil, err
 			}
@@ -208,7 +246,7 @@ func policy(o Options) (*manifest.Policy, error) {
 			return nil, nil
 		}
 	}
-	text, err := os.ReadFile(name)
+	text, err := readAtMost(name, manifest.MaxPolicy)
 	if err != nil {
 		return nil, err
 	}
@@ -220,26 +258,33 @@ func policy(o Options) (*manifest.Policy, error) {
 }
 
 func expectation(o Options) (*bundle.Claim, error) {
-	if o.ExpectBytes != "" && o.ExpectRecords != "" {
-		return nil, usage("--expect-bytes and --expect-records exclude each other: a bundle has one claim")
-	}
-	switch {
-	case o.ExpectBytes != "":
-		a, b, err := ParseRange(o.ExpectBytes)
-		if err != nil {
-			return nil, usage("--expect-bytes: %v", err)
+	var claims []bundle.Claim
+	for _, e := range []struct {
+		flag, value string
+		claim       func(a, b int64) bundle.Claim
+	}{
+		{"--expect-bytes", o.ExpectBytes, func(a, b int64) bundle.Claim { return bundle.BytesClaim(merkle.Range{Start: a, End: b}) }},
+		{"--expect-records", o.ExpectRecords, bundle.RecordsClaim},
+	} {
+		if e.value == "" {
+			continue
 		}
-		c := bundle.BytesClaim(merkle.Range{Start: a, End: b})
-		return &c, nil
-	case o.ExpectRecords != "":
-		a, b, err := ParseRange(o.ExpectRecords)
+		a, b, err := ParseRange(e.value)
 		if err != nil {
-			return nil, usage("--expect-records: %v", err)
+			return nil, usage("%s: %v", e.flag, err)
 		}
-		c := bundle.RecordsClaim(a, b)
-		return &c, nil
+		claims = append(claims, e.claim(a, b))
 	}
-	return nil, nil
+	if o.ExpectPointer != nil {
+		claims = append(claims, bundle.PointerClaim(*o.ExpectPointer))
+	}
+	switch len(claims) {
+	case 0:
+		return nil, nil
+	case 1:
+		return &claims[0], nil
+	}
+	return nil, usage("--expect-bytes, --expect-records and --expect-pointer exclude each other: a bundle has one claim")
 }
 
 // ParseRange reads "A:B", a half-open range with 0 ≤ A ≤ B.
@@ -274,7 +319,7 @@ func parseBound(s string) (int64, error) {
 func codeOf(err error) int {
 	var u *UsageError
 	switch {
-	case errors.As(err, &u):
+	case errors.As(err, &u), errors.Is(err, bundle.ErrLater):
 		return ExitUsage
 	case errors.Is(err, bundle.ErrMalformed):
 		return ExitMismatch
@@ -309,18 +354,21 @@ func writeText(w io.Writer, res *bundle.Result, note string) error {
 type report struct {
 	ArtifactID string                `json:"artifact_id,omitempty"`
 	ManifestID string                `json:"manifest_id,omitempty"`
-	Ref        *manifest.ArtifactRef `json:"ref,omitempty"`
+	Ref        *manifest.ArtifactRef `json:"ref,omitempty"` // the signed one
+	Receipt    *manifest.Receipt     `json:"receipt,omitempty"`
 	Claim      *claim                `json:"claim,omitempty"`
 	Discloses  *disclosed            `json:"discloses,omitempty"`
 	Verdict    *manifest.Verdict     `json:"verdict"`
 	Exit       int                   `json:"exit"`
 }
 
-// claim is what was verified: byte ranges, or a range of records.
+// claim is what was verified: byte ranges, a range of records, or the value at a
+// pointer and its bytes.
 type claim struct {
-	Kind   string     `json:"kind"`
-	Ranges [][2]int64 `json:"ranges,omitempty"`
-	Range  *[2]int64  `json:"range,omitempty"`
+	Kind    string     `json:"kind"`
+	Pointer *string    `json:"pointer,omitempty"`
+	Ranges  [][2]int64 `json:"ranges,omitempty"`
+	Range   *[2]int64  `json:"range,omitempty"`
 }
 
 // disclosed is what the bundle shows: whole leaves, and where records stand.
@@ -333,7 +381,8 @@ func writeJSON(w io.Writer, res *bundle.Result, code int) error {
 	out := report{Verdict: res.Verdict, Exit: code}
 	if m := res.Manifest; m != nil {
 		out.ArtifactID, out.ManifestID, out.Ref = m.ArtifactID, m.ManifestID, &m.Predicate.ArtifactRef
-		out.Claim = &claim{res.Claim.Kind, res.Claim.Ranges, res.Claim.Range}
+		out.Receipt = res.Receipt
+		out.Claim = &claim{res.Claim.Kind, res.Claim.Pointer, res.Claim.Ranges, res.Claim.Range}
 		out.Discloses = &disclosed{Bytes: [][2]int64{}}
 		for _, r := range res.Shown {
 			out.Discloses.Bytes = append(out.Discloses.Bytes, [2]int64{r.Start, r.End})
@@ -342,5 +391,12 @@ func writeJSON(w io.Writer, res *bundle.Result, code int) error {
 			out.Discloses.Placed = &[2]int64{r.Start, r.End}
 		}
 	}
-	return json.NewEncoder(w).Encode(out)
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(out); err != nil {
+		return err
+	}
+	// The reference is a stranger's text, too: what does not show is escaped in it
+	// as the verdict escapes its own.
+	_, err := w.Write(append(manifest.EscapeJSON(bytes.TrimSuffix(text.Bytes(), []byte("\n"))), '\n'))
+	return err
 }
