@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"sort"
+	"sync"
 )
 
 // Stager is a [Backend] that can take an object before its name is known.
@@ -172,6 +173,9 @@ func (o *getObject) ReadAt(p []byte, off int64) (int, error) {
 	return got, err
 }
 
+// exactRooms are buffers of CopyExactly.
+var exactRooms = sync.Pool{New: func() any { return new([256 << 10]byte) }}
+
 // CopyExactly copies exactly size bytes from r to w. A reader that ends early
 // or goes on is ErrSize; between two buffers it looks at ctx. It is what a
 // Backend's Put needs. size is not trusted for any allocation.
@@ -179,7 +183,14 @@ func CopyExactly(ctx context.Context, w io.Writer, r io.Reader, size int64) erro
 	if size < 0 {
 		return fmt.Errorf("%w: %d is negative", ErrSize, size)
 	}
-	buf := make([]byte, min(size, 256<<10-1)+1)
+	var buf []byte
+	if size < 16<<10 {
+		buf = make([]byte, size+1)
+	} else {
+		room := exactRooms.Get().(*[256 << 10]byte)
+		defer exactRooms.Put(room)
+		buf = room[:min(size+1, int64(len(room)))]
+	}
 	var done int64
 	for {
 		if err := ctx.Err(); err != nil {

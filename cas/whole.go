@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 
 	"leafproof/merkle"
 )
@@ -15,6 +16,9 @@ const (
 	copyBuffers = 4         // in flight between reading and hashing
 	copySize    = 512 << 10 // bytes of each
 )
+
+// copyRooms are the buffers, for reuse.
+var copyRooms = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // putWhole stores head followed by r (which may be nil) as an object of its
 // own. The bytes stream into an unfinished object while their outboard streams
@@ -158,6 +162,11 @@ func ingest(ctx context.Context, in io.Reader, data, nodes io.WriterAt) (merkle.
 	if e := <-hashed; err == nil {
 		err = e
 	}
+	for len(free) > 0 {
+		if buf := <-free; buf != nil {
+			copyRooms.Put((*[copySize]byte)(buf[:copySize]))
+		}
+	}
 	if err != nil {
 		return merkle.Root{}, 0, err
 	}
@@ -180,7 +189,7 @@ func copyTo(ctx context.Context, in io.Reader, data io.WriterAt, free <-chan []b
 			return size, err
 		}
 		if buf == nil {
-			buf = make([]byte, copySize)
+			buf = copyRooms.Get().(*[copySize]byte)[:]
 		}
 		n, err := fillFrom(in, buf[:copySize])
 		if n > 0 {
