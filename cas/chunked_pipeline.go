@@ -22,10 +22,12 @@ import (
 //	key      hashes each chunk, compares it with the store's (a goroutine a block)
 //	gather   collects the chunks that are new in runs, and the recipe
 //	encode   compresses a run                                (a goroutine a run)
-//	pack     adds the run to the batch's pack
+//	pack     adds the run to the batch's pack or, once the blob is too large to
+//	         wait for the batch's commit, to an unfinished one in the backend
+//	commit   finishes such a pack                            (beside the next one)
 //
 // Memory is that of the blocks, of which there are chunkBlocks, and of as many
-// runs in flight.
+// runs in flight. The bytes of a run stay in their block where they can.
 const (
 	chunkBlocks = 6
 	blockSize   = 1 << 20
@@ -42,8 +44,9 @@ type block struct {
 	users atomic.Int32 // stages that still read it
 
 	found []candidate
-	begin int   // where in room the first chunk begins
-	ends  []int // where in room each chunk ends
+	late  []candidate // of scan
+	begin int         // where in room the first chunk begins
+	ends  []int       // where in room each chunk ends
 	keys  []merkle.Root
 	known []bool        // sound in the store already
 	ready chan struct{} // closed when the goroutine of this stage is done
@@ -57,16 +60,26 @@ type runJob struct {
 	run    newRun
 	keys   []packKey
 	raw    []byte
-	room   *[runSize]byte // that raw stands in; nil: in memory of its own size
-	squash bool           // try to compress
+	begin  int      // where in block raw begins
+	block  *block   // that raw is a part of; nil: of room
+	room   *runRoom // that raw stands in; nil: in block
+	packed *runRoom // that the compressed bytes stand in, of a run of at most runSize
+	large  *squashed
+	upTo   int64 // the blob has at least so many bytes
+	squash bool  // try to compress
 	ready  chan struct{}
 }
 
-// rawRuns are rooms for the raw bytes of runs; squashed are those for compressed
-// ones.
+// Rooms, for reuse: of a run of chunks of at most runSize, and of what a codec
+// makes of one, or of any run, that it cannot compress.
+type (
+	runRoom  [runSize + encodeMore]byte
+	squashed [maxRun + encodeMore]byte
+)
+
 var (
-	rawRuns  = sync.Pool{New: func() any { return new([runSize]byte) }}
-	squashed = sync.Pool{New: func() any { return new([maxRun]byte) }}
+	runRooms  = sync.Pool{New: func() any { return new(runRoom) }}
+	squashers = sync.Pool{New: func() any { return new(squashed) }}
 )
 
 // pipeline is one blob on its way through the stages.
@@ -78,9 +91,13 @@ type pipeline struct {
 	builder *merkle.Builder
 	free    chan *block
 
-	// Of gather and pack: the keys of runs that the pack does not have yet.
+	// Of gather, pack and commit: the keys of runs that neither the batch's pack
+	// nor the index has yet.
 	mu       sync.Mutex
 	inFlight map[merkle.Root]int
+
+	stream     *packStream   // of pack: the unfinished pack; nil: none
+	committing chan struct{} // closed when the one before is committed; nil: none
 
 	open   *runJob // of chunks
 	pages  *runJob // of the recipe's pages
@@ -169,7 +186,7 @@ func (p *pipeline) read(in io.Reader, tree, scanned chan<- *block) error {
 		bl.ready = make(chan struct{})
 		last := bl.last // whoever has it next may be done with it soon
 		go func() {
-			bl.found = p.c.scan(bl.room[:maxChunk+bl.n], maxChunk, bl.found[:0])
+			bl.found, bl.late = p.c.scan(bl.room[:maxChunk+bl.n], maxChunk, bl.found[:0], bl.late[:0])
 			close(bl.ready)
 		}()
 		scanned <- bl
@@ -238,9 +255,12 @@ func (p *pipeline) gather(in <-chan *block) {
 		if !p.failed() {
 			start := bl.begin
 			for i, end := range bl.ends {
-				p.chunk(bl.keys[i], bl.room[start:end], bl.known[i])
+				p.chunk(bl, start, end, bl.keys[i], bl.known[i])
 				start = end
 			}
+		}
+		if p.open != nil && p.open.block == bl {
+			p.own(p.open) // the block may be needed before the run is full
 		}
 		p.release(bl)
 	}
@@ -251,12 +271,11 @@ func (p *pipeline) gather(in <-chan *block) {
 	p.send(&p.pages)
 }
 
-func (p *pipeline) chunk(key merkle.Root, data []byte, known bool) {
-	if !known && !p.isNew(key, data) {
-		known = true
-	}
-	if !known {
-		p.collect(&p.open, key, data, true)
+// chunk takes the chunk that is room[start:end] of a block.
+func (p *pipeline) chunk(bl *block, start, end int, key merkle.Root, known bool) {
+	data := bl.room[start:end]
+	if !known && p.isNew(key, data) {
+		p.collect(bl, start, key, data)
 	}
 	if page := p.recipe.add(key, len(data)); page != nil {
 		p.page(page)
@@ -269,7 +288,7 @@ func (p *pipeline) page(data []byte) {
 	known, err := p.b.holdsChunk(p.ctx, key, data)
 	p.fail(err)
 	if !known && p.isNew(key, data) {
-		p.collect(&p.pages, key, data, false)
+		p.collectPage(key, data)
 	}
 	p.recipe.enter(key, data)
 }
@@ -289,30 +308,68 @@ func (p *pipeline) isNew(key merkle.Root, data []byte) bool {
 	return !known
 }
 
-// collect adds a chunk to a run, and sends the run on before one that does not
-// fit. A run that begins with a chunk of more than half its size gets no more than
-// that, and its bytes are not copied again.
-func (p *pipeline) collect(job **runJob, key merkle.Root, data []byte, squash bool) {
-	if *job != nil && ((*job).room == nil || len((*job).raw)+len(data) > runSize) {
-		p.send(job)
+// collect adds a chunk, which begins at start of the block, to the open run, and
+// sends the run on before one that does not fit. As long as the chunks of a run
+// follow each other in one block they are not copied. One of more than half a
+// run goes alone.
+func (p *pipeline) collect(bl *block, start int, key merkle.Root, data []byte) {
+	if p.open != nil && len(p.open.raw)+len(data) > runSize {
+		p.send(&p.open)
 	}
-	if *job == nil {
-		*job = &runJob{squash: squash, ready: make(chan struct{})}
-		if len(data) <= runSize/2 {
-			(*job).room = rawRuns.Get().(*[runSize]byte)
-			(*job).raw = (*job).room[:0]
-		}
+	if p.open == nil {
+		p.open = &runJob{raw: data[:0], begin: start, block: bl, squash: true, ready: make(chan struct{})}
+		bl.users.Add(1)
 	}
-	j := *job
-	j.keys = append(j.keys, packKey{root: key, off: uint32(len(j.raw)), length: uint32(len(data))})
-	if j.raw == nil {
-		j.raw = bytes.Clone(data)
+	j := p.open
+	p.enter(j, key, len(data))
+	if j.block == bl && j.begin+len(j.raw) == start {
+		j.raw = bl.room[j.begin : start+len(data)]
 	} else {
+		p.own(j)
 		j.raw = append(j.raw, data...)
 	}
+	if len(data) > runSize/2 {
+		p.send(&p.open)
+	}
+}
+
+// collectPage is collect for a page of the recipe.
+func (p *pipeline) collectPage(key merkle.Root, data []byte) {
+	if p.pages != nil && len(p.pages.raw)+len(data) > runSize {
+		p.send(&p.pages)
+	}
+	if p.pages == nil {
+		p.pages = &runJob{ready: make(chan struct{})}
+	}
+	p.enter(p.pages, key, len(data))
+	p.own(p.pages)
+	p.pages.raw = append(p.pages.raw, data...)
+}
+
+func (p *pipeline) enter(j *runJob, key merkle.Root, length int) {
+	j.keys = append(j.keys, packKey{root: key, off: uint32(len(j.raw)), length: uint32(length)})
 	p.mu.Lock()
 	p.inFlight[key]++
 	p.mu.Unlock()
+}
+
+// own copies the bytes of a run, of which there are at most runSize, out of
+// their block.
+func (p *pipeline) own(j *runJob) {
+	if j.room != nil {
+		return
+	}
+	j.room = runRooms.Get().(*runRoom)
+	j.raw = append(j.room[:0], j.raw...)
+	p.letGo(j)
+}
+
+// letGo gives the block of a run back.
+func (p *pipeline) letGo(j *runJob) {
+	if bl := j.block; bl != nil {
+		j.block = nil
+		p.release(bl)
+	}
 }
 
 // send hands a run on, to be encoded beside everything else.
@@ -322,6 +379,7 @@ func (p *pipeline) send(job **runJob) {
 		return
 	}
 	*job = nil
+	j.upTo = p.recipe.size
 	p.out <- j
 	go func() {
 		defer close(j.ready)
@@ -329,44 +387,107 @@ func (p *pipeline) send(job **runJob) {
 	}()
 }
 
-// encode decides how the run is stored. The stored bytes get memory of their own
-// size: they wait in the batch's pack.
+// encode decides how the run is stored.
 func (j *runJob) encode() {
-	j.run = newRun{codec: codecRaw, raw: uint32(len(j.raw))}
-	stored := j.raw
-	if j.squash {
-		room := squashed.Get().(*[maxRun]byte)
-		defer squashed.Put(room)
-		j.run.codec, stored = encodeRun(j.raw, room[:0])
-	}
-	j.run.stored = stored
-	if j.room != nil || j.run.codec != codecRaw {
-		j.run.stored = bytes.Clone(stored)
+	j.run = newRun{codec: codecRaw, raw: uint32(len(j.raw)), stored: j.raw}
+	if j.squash && len(j.raw) <= runSize {
+		j.packed = runRooms.Get().(*runRoom)
+		j.run.codec, j.run.stored = encodeRun(j.raw, j.packed[:0])
+	} else if j.squash {
+		j.large = squashers.Get().(*squashed)
+		j.run.codec, j.run.stored = encodeRun(j.raw, j.large[:0])
 	}
 	if j.run.codec == codecRaw && len(j.keys) == 1 {
 		j.run.sum = j.keys[0].root // the same hash of the same bytes
 	} else {
-		j.run.sum = blake3.Sum256(stored)
+		j.run.sum = blake3.Sum256(j.run.stored)
 	}
-	if j.room != nil {
-		rawRuns.Put(j.room)
-	}
-	j.raw, j.room = nil, nil
 }
 
-// pack adds the runs to the batch's pack.
+// done ends a run whose bytes are somewhere else, or not needed.
+func (p *pipeline) done(j *runJob) {
+	p.letGo(j)
+	for _, room := range []*runRoom{j.room, j.packed} {
+		if room != nil {
+			runRooms.Put(room)
+		}
+	}
+	if j.large != nil {
+		squashers.Put(j.large)
+	}
+	j.room, j.packed, j.large, j.raw, j.run.stored = nil, nil, nil, nil, nil
+}
+
+// landed says that the batch's pack or the index has the keys, or never will.
+func (p *pipeline) landed(keys []packKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, k := range keys {
+		if p.inFlight[k.root]--; p.inFlight[k.root] == 0 {
+			delete(p.inFlight, k.root)
+		}
+	}
+}
+
+// pack adds the runs to the batch's pack or to a stream.
 func (p *pipeline) pack() {
 	for j := range p.out {
 		<-j.ready
 		if !p.failed() {
-			p.fail(p.b.addRun(p.ctx, j.run, j.keys))
+			p.fail(p.store(j))
 		}
-		p.mu.Lock()
-		for _, k := range j.keys {
-			if p.inFlight[k.root]--; p.inFlight[k.root] == 0 {
-				delete(p.inFlight, k.root)
-			}
-		}
-		p.mu.Unlock()
+		p.done(j)
 	}
+	if !p.failed() {
+		p.fail(p.commit())
+	}
+	if p.stream != nil {
+		p.stream.stage.Discard()
+	}
+	if p.committing != nil {
+		<-p.committing
+	}
+}
+
+// store writes a run. Those of a blob that will be durable when its Put returns
+// do not wait in memory.
+func (p *pipeline) store(j *runJob) error {
+	if j.upTo <= p.b.s.streamFrom {
+		run := j.run
+		run.stored = bytes.Clone(run.stored)
+		err := p.b.addRun(p.ctx, run, j.keys)
+		p.landed(j.keys)
+		return err
+	}
+	if p.stream != nil && p.stream.size+runCost(j.run, j.keys) > p.b.s.streamPack {
+		if err := p.commit(); err != nil {
+			return err
+		}
+	}
+	if p.stream == nil {
+		var err error
+		if p.stream, err = newPackStream(p.ctx, p.b.s.b, p.b.tenant); err != nil {
+			return err
+		}
+	}
+	return p.stream.add(j.run, j.keys)
+}
+
+// commit finishes the stream's pack beside what follows, once the one before is
+// finished.
+func (p *pipeline) commit() error {
+	if p.committing != nil {
+		<-p.committing
+	}
+	stream, done := p.stream, make(chan struct{})
+	if stream == nil || p.failed() {
+		return nil
+	}
+	p.stream, p.committing = nil, done
+	go func() {
+		defer close(done)
+		p.fail(p.b.s.packsOf(p.b.tenant).writeStream(p.ctx, p.b.hold, stream))
+		p.landed(stream.keys)
+	}()
+	return nil
 }

@@ -263,8 +263,8 @@ func (d *chunkedData) readAt(name Name, at place, e recipeEntry, p []byte, from 
 	if at.stored > at.raw {
 		return ErrCorrupt
 	}
-	room := squashed.Get().(*[maxRun]byte)
-	defer squashed.Put(room)
+	room := squashers.Get().(*squashed)
+	defer squashers.Put(room)
 	stored := room[:at.stored]
 	if err := readFullAt(o, stored, int64(at.at)); err != nil {
 		return err

@@ -19,6 +19,9 @@ const (
 // take, whatever its frame declares.
 const maxRun = maxChunk
 
+// encodeMore is what a codec adds at most to a run that it cannot compress.
+const encodeMore = 64
+
 // The zstd codecs of this process. Both are safe for concurrent use, keep their
 // tables, and run on the goroutine of the caller. The frames have no checksum of
 // their own: runs and chunks have digests.
@@ -47,13 +50,47 @@ var (
 // compressing does not save a sixteenth of it, else bytes appended to room, which
 // should have none.
 func encodeRun(raw, room []byte) (uint32, []byte) {
-	if len(raw) > maxRun {
+	if len(raw) > maxRun || !worthEncoding(raw, room) {
 		return codecRaw, raw
 	}
 	if p := zstdEncoder().EncodeAll(raw, room); len(p) <= len(raw)-len(raw)/16 && len(p) < len(raw) {
 		return codecZstd, p
 	}
 	return codecRaw, raw
+}
+
+// probeSize is how much of a run that looks like noise is compressed to see
+// whether the rest is worth it.
+const probeSize = 8 << 10
+
+// worthEncoding reports whether to try to compress a run. It spares what cannot
+// be compressed, being compressed or encrypted already, most of the time: where
+// all bytes are equally frequent in a sample, only a repetition could save
+// something, and the first probeSize bytes must have one. The answer depends on
+// the run alone, so that the same blob always gives the same packs.
+func worthEncoding(raw, room []byte) bool {
+	if len(raw) < 4*probeSize {
+		return true
+	}
+	const pieces, piece = 4, 1 << 10
+	var counts [256]int
+	for i := range pieces {
+		at := i * (len(raw) - piece) / (pieces - 1)
+		for _, b := range raw[at : at+piece] {
+			counts[b]++
+		}
+	}
+	// Of noise this statistic is 255 ± 23; of text it is some 20,000.
+	const each = pieces * piece / 256
+	chi := 0
+	for _, n := range counts {
+		chi += (n - each) * (n - each)
+	}
+	if chi > 400*each {
+		return true
+	}
+	p := zstdEncoder().EncodeAll(raw[:probeSize], room)
+	return len(p) <= probeSize-probeSize/16
 }
 
 // decodeRun returns the raw bytes of a run, exactly as many as its pack says.

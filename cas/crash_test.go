@@ -98,6 +98,10 @@ var scenarios = []scenario{
 	{name: "chunked", needs: both, run: func(w *writer) error {
 		return errors.Join(w.put(150_000, cas.Chunked), w.put(40_000, cas.ChunkedRecords), w.put(150_000, cas.Chunked))
 	}},
+	{name: "chunked, streamed", needs: both, races: true, run: func(w *writer) error {
+		cas.Stream(w.s, 30_000, 70_000)
+		return errors.Join(w.put(150_000, cas.ChunkedRecords), w.put(40_000, cas.ChunkedRecords), w.put(150_000, cas.ChunkedRecords))
+	}},
 	{
 		name: "merge", needs: both,
 		before: func(w *writer) error {

@@ -60,7 +60,7 @@ func (c *chunker) Cut(p []byte, block func() int) (ends []int) {
 		if i > 0 {
 			from = bounds[i-1]
 		}
-		all.Go(func() { found[i] = c.scan(p[:end], from, nil) })
+		all.Go(func() { found[i], _ = c.scan(p[:end], from, nil, nil) })
 	}
 	all.Wait()
 	start := 0
@@ -106,3 +106,7 @@ func OpenRecipe(p []byte, size int64) (pages []string, err error) {
 	}
 	return pages, nil
 }
+
+// Stream makes chunked puts into s write packs of at most pack bytes straight
+// into the backend once their blob has from bytes.
+func Stream(s *Store, from int64, pack int) { s.streamFrom, s.streamPack = from, pack }

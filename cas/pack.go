@@ -149,49 +149,71 @@ func (w *packWriter) list() ([]packRun, []packKey) {
 	for _, k := range w.keys {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b packKey) int { return bytes.Compare(a.root[:], b.root[:]) })
+	slices.SortFunc(keys, packKey.compare)
 	return runs, keys
 }
+
+// compare orders keys as a footer does.
+func (k packKey) compare(l packKey) int { return bytes.Compare(k.root[:], l.root[:]) }
 
 // seal returns the pack's ID, its length and its bytes, which share memory with
 // w. The same blobs added in the same order give the same pack.
 func (w *packWriter) seal() (id merkle.Root, size int64, parts [][]byte) {
-	header := make([]byte, 0, packHeaderSize)
-	header = append(header, packMagic...)
-	header = binary.LittleEndian.AppendUint32(header, packVersion)
-	header = binary.LittleEndian.AppendUint32(header, 0)
-	parts = append(parts, header)
-	offset := int64(len(header))
-
 	runs, keys := w.list()
-	footer := make([]byte, 0, 8+len(runs)*runEntrySize+len(keys)*keyEntrySize)
-	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(runs)))
-	footer = binary.LittleEndian.AppendUint32(footer, uint32(len(keys)))
+	parts = append(parts, packHeader())
 	for i, r := range runs {
-		head := make([]byte, 0, runHeaderSize)
-		head = binary.LittleEndian.AppendUint32(head, r.codec)
-		head = binary.LittleEndian.AppendUint32(head, r.raw)
-		head = binary.LittleEndian.AppendUint32(head, r.stored)
-		head = append(head, r.sum[:]...)
-		footer = binary.LittleEndian.AppendUint64(footer, uint64(r.offset))
-		footer = append(footer, head...)
-		parts = append(parts, head, w.runs[i].stored)
-		offset = r.offset + int64(r.stored)
+		parts = append(parts, appendRunHeader(nil, r), w.runs[i].stored)
+	}
+	id, end := sealPack(runs, keys)
+	return id, runsEnd(runs) + int64(len(end)), append(parts, end)
+}
+
+// packHeader is the header of every pack.
+func packHeader() []byte {
+	p := make([]byte, 0, packHeaderSize)
+	p = append(p, packMagic...)
+	p = binary.LittleEndian.AppendUint32(p, packVersion)
+	return binary.LittleEndian.AppendUint32(p, 0)
+}
+
+// appendRunHeader appends what precedes the stored bytes of a run.
+func appendRunHeader(p []byte, r packRun) []byte {
+	p = binary.LittleEndian.AppendUint32(p, r.codec)
+	p = binary.LittleEndian.AppendUint32(p, r.raw)
+	p = binary.LittleEndian.AppendUint32(p, r.stored)
+	return append(p, r.sum[:]...)
+}
+
+// runsEnd is where the last of the runs ends, and the footer begins.
+func runsEnd(runs []packRun) int64 {
+	if len(runs) == 0 {
+		return packHeaderSize
+	}
+	last := runs[len(runs)-1]
+	return last.offset + int64(last.stored)
+}
+
+// sealPack returns a pack's ID and its footer and trailer. The keys are ascending.
+func sealPack(runs []packRun, keys []packKey) (merkle.Root, []byte) {
+	length := 8 + len(runs)*runEntrySize + len(keys)*keyEntrySize
+	p := make([]byte, 0, length+packTrailerSize)
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(runs)))
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(keys)))
+	for _, r := range runs {
+		p = binary.LittleEndian.AppendUint64(p, uint64(r.offset))
+		p = appendRunHeader(p, r)
 	}
 	for _, k := range keys {
-		footer = append(footer, k.root[:]...)
-		footer = binary.LittleEndian.AppendUint32(footer, k.run)
-		footer = binary.LittleEndian.AppendUint32(footer, k.off)
-		footer = binary.LittleEndian.AppendUint32(footer, k.length)
+		p = append(p, k.root[:]...)
+		p = binary.LittleEndian.AppendUint32(p, k.run)
+		p = binary.LittleEndian.AppendUint32(p, k.off)
+		p = binary.LittleEndian.AppendUint32(p, k.length)
 	}
-	id = merkle.Sum(footer)
-	trailer := make([]byte, 0, packTrailerSize)
-	trailer = binary.LittleEndian.AppendUint64(trailer, uint64(offset))
-	trailer = binary.LittleEndian.AppendUint64(trailer, uint64(len(footer)))
-	trailer = append(trailer, id[:]...)
-	trailer = append(trailer, packEnd...)
-	parts = append(parts, footer, trailer)
-	return id, offset + int64(len(footer)+len(trailer)), parts
+	id := merkle.Sum(p)
+	p = binary.LittleEndian.AppendUint64(p, uint64(runsEnd(runs)))
+	p = binary.LittleEndian.AppendUint64(p, uint64(length))
+	p = append(p, id[:]...)
+	return id, append(p, packEnd...)
 }
 
 // partsReader reads parts one after the other.

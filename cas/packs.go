@@ -408,10 +408,20 @@ func (x *packs) confirm(ctx context.Context, name Name) error {
 }
 
 // write makes one pack of w durable, pinned by all holds, enters it and returns
-// its name. An object that stands under the pack's name already and is not the
-// same is left alone: the next generation is written.
+// its name.
 func (x *packs) write(ctx context.Context, holds []*hold, w *packWriter) (Name, error) {
 	id, size, parts := w.seal()
+	name, err := x.choose(ctx, holds, id, size, func() io.Reader { return partsReader(parts) })
+	if err != nil {
+		return name, err
+	}
+	return name, x.put(ctx, name, w, partsReader(parts), size)
+}
+
+// choose returns the name to write a pack under, pinned by all holds. An object
+// that stands under the pack's name already and is not the same is left alone:
+// it is the next generation's.
+func (x *packs) choose(ctx context.Context, holds []*hold, id merkle.Root, size int64, bytes func() io.Reader) (Name, error) {
 	name, resident := Name{Tenant: x.tenant, Kind: KindPack, ID: id}, false
 	for n, err := range x.b.List(ctx, x.tenant, KindPack, id[:]) {
 		if err != nil {
@@ -421,25 +431,18 @@ func (x *packs) write(ctx context.Context, holds []*hold, w *packWriter) (Name, 
 	}
 	latest := name
 	name, err := pinAll(ctx, holds, name)
-	if err != nil {
+	if err != nil || !resident || name != latest {
 		return name, err
 	}
-	if resident && name == latest {
-		same, err := x.same(ctx, name, size, partsReader(parts))
-		if err != nil {
-			return name, err
-		}
-		switch {
-		case !same && name.Gen == math.MaxUint32:
-			return name, &Error{Op: "heal", Name: name, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
-		case !same:
-			name.Gen++
-			if name, err = pinAll(ctx, holds, name); err != nil {
-				return name, err
-			}
-		}
+	same, err := x.same(ctx, name, size, bytes())
+	switch {
+	case err != nil || same:
+		return name, err
+	case name.Gen == math.MaxUint32:
+		return name, &Error{Op: "heal", Name: name, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
 	}
-	return name, x.put(ctx, name, w, partsReader(parts), size)
+	name.Gen++
+	return pinAll(ctx, holds, name)
 }
 
 // writeMerged is write for what replaces other packs. Its name is never used

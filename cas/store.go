@@ -83,6 +83,11 @@ type Store struct {
 	index  int64   // bytes of memory for the index over one tenant's packs
 	leases *keeper // nil without Leases
 
+	// A chunked blob of more than streamFrom bytes does not collect its runs in
+	// memory: they go into packs of up to streamPack bytes in the backend.
+	streamFrom int64
+	streamPack int
+
 	mu    sync.Mutex
 	packs map[Tenant]*packs
 }
@@ -96,6 +101,9 @@ func New(b Backend, opts Options) *Store {
 		runs:  newRunCache(runCacheBytes),
 		index: max(0, cmp.Or(opts.IndexBytes, DefaultIndexBytes)),
 		packs: make(map[Tenant]*packs),
+
+		streamFrom: maxWaiting,
+		streamPack: maxPending,
 	}
 	s.leases = newKeeper(opts.Leases, s.doubtDurable)
 	return s
