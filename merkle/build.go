@@ -10,14 +10,16 @@ import (
 	"sync/atomic"
 )
 
-// A task is the perfect subtree that one worker hashes at a time. BuildAt reads
-// it with one ReadAt into the worker's own buffer, never mapped: a mapped file
-// that is truncated kills the process, and the vector code is twice as fast on
-// bytes that were just copied into the cache.
+// A task is the perfect subtree that one worker hashes at a time, and whose nodes
+// it writes with one WriteAt. BuildAt reads it, a piece at a time, into the
+// worker's own buffer, which stays in the core's cache, and never maps it: a
+// mapped file that is truncated kills the process.
 const (
 	smallHeight = 2 // 64 KiB: for a Write, and for blobs below largeFrom
-	largeHeight = 4 // 256 KiB
+	largeHeight = 4 // 256 KiB, which is also the largest piece
 	largeFrom   = 4 << 20
+	hugeHeight  = 6 // 1 MiB
+	hugeFrom    = 256 << 20
 
 	// maxLead is how many tasks a worker may be ahead of the first task that is
 	// not done, so that one slow read does not pile up values of later ones.
@@ -70,10 +72,7 @@ func buildGroup(r io.ReaderAt, size int64) (Root, error) {
 
 // buildInto adds all size bytes of r to a new Builder.
 func buildInto(ctx context.Context, joined *Builder, r io.ReaderAt, size int64, workers int) error {
-	b := &build{r: r, joined: joined, height: largeHeight}
-	if size < largeFrom {
-		b.height = smallHeight
-	}
+	b := &build{r: r, joined: joined, height: taskHeight(size)}
 	b.moved.L = &b.mu
 	task := b.taskSize()
 	// The builder itself takes the last task, complete or not: it knows how a
@@ -84,23 +83,36 @@ func buildInto(ctx context.Context, joined *Builder, r io.ReaderAt, size int64, 
 	// Every worker has a part of one slab, and the tail then has the first.
 	slab := size
 	if b.tasks > 0 {
-		slab = int64(n) * (task + nodeSize*taskNodes(b.height))
+		slab = int64(n) * (b.pieceSize() + nodeSize*taskNodes(b.height))
 	}
 	buf := make([]byte, slab)
 	b.run(ctx, buf, n)
 	if b.err != nil {
 		return b.err
 	}
-	off := b.tasks * task
-	tail := buf[:size-off]
-	if err := readFull(r, tail, off); err != nil {
-		return err
+	for off := b.tasks * task; off < size; off += b.pieceSize() {
+		tail := buf[:min(size-off, b.pieceSize())]
+		if err := readFull(r, tail, off); err != nil {
+			return err
+		}
+		if _, err := joined.Write(tail); err != nil {
+			return err
+		}
 	}
-	if err := checkEnd(r, size); err != nil {
-		return err
+	return checkEnd(r, size)
+}
+
+// taskHeight returns the height of the tasks of a blob of size bytes: the larger
+// they are, the less often the outboard is written to, and the later the last
+// core is done.
+func taskHeight(size int64) int {
+	switch {
+	case size < largeFrom:
+		return smallHeight
+	case size < hugeFrom:
+		return largeHeight
 	}
-	_, err := joined.Write(tail)
-	return err
+	return hugeHeight
 }
 
 // maxWorkers returns how many workers a caller's number means.
@@ -141,6 +153,9 @@ type build struct {
 
 func (b *build) taskSize() int64 { return GroupSize << b.height }
 
+// pieceSize returns how much of a task is read at once.
+func (b *build) pieceSize() int64 { return GroupSize << min(b.height, largeHeight) }
+
 // taskNodes returns how many nodes the log has of a subtree of height h.
 func taskNodes(h int) int64 { return 2<<h - 1 }
 
@@ -160,7 +175,7 @@ func (b *build) run(ctx context.Context, buf []byte, n int) {
 
 // work takes tasks until there is none left or something failed.
 func (b *build) work(ctx context.Context, buf []byte) {
-	data, out := buf[:b.taskSize()], buf[b.taskSize():b.taskSize()]
+	data, out := buf[:b.pieceSize()], buf[b.pieceSize():b.pieceSize()]
 	for {
 		task := b.taken.Add(1) - 1
 		if task >= b.tasks {
@@ -179,25 +194,37 @@ func (b *build) one(ctx context.Context, task int64, data, out []byte) (cv, erro
 	if err := ctx.Err(); err != nil {
 		return cv{}, &Error{"build", task * b.taskSize(), err}
 	}
-	if err := readFull(b.r, data, task*b.taskSize()); err != nil {
-		return cv{}, err
+	var stack [hugeHeight - largeHeight + 1]cv
+	depth, group := 0, b.joined.base+task<<b.height
+	for i := range b.taskSize() / b.pieceSize() {
+		at := i * b.pieceSize()
+		if err := readFull(b.r, data, task*b.taskSize()+at); err != nil {
+			return cv{}, err
+		}
+		var c cv
+		c, out = pieceCV(data, group+at/GroupSize, out)
+		for m := i + 1; m%2 == 0; m /= 2 {
+			depth--
+			c = parentCV(&stack[depth], &c, false)
+			out = appendCV(out, &c)
+		}
+		stack[depth] = c
+		depth++
 	}
-	group := b.joined.base + task<<b.height
-	c, out := taskCV(data, group, out)
 	if nodes := b.joined.nodes; nodes != nil {
 		off := logSize(group) * nodeSize
 		if _, err := nodes.WriteAt(out, off); err != nil {
 			return cv{}, &Error{"write outboard", off, err}
 		}
 	}
-	return c, nil
+	return stack[0], nil
 }
 
-// taskCV returns the value of the task whose bytes are data and which begins at
-// a group, with its nodes in the order of the log appended to out.
-func taskCV(data []byte, group int64, out []byte) (cv, []byte) {
+// pieceCV returns the value of the piece, or small task, whose bytes are data and
+// which begins at a group, with its nodes in the order of the log appended to out.
+func pieceCV(data []byte, group int64, out []byte) (cv, []byte) {
 	if wide {
-		return wideTaskCV(data, group, out)
+		return widePieceCV(data, group, out)
 	}
 	var stack [largeHeight + 1]cv
 	depth := 0

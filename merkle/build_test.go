@@ -107,6 +107,29 @@ func (r repeated) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// TestBuildHuge: a blob so large that a task is read in pieces has the root and
+// outboard that a Builder gives it.
+func TestBuildHuge(t *testing.T) {
+	size := int64(256<<20 + 700<<10 + 5)
+	src := repeated{pattern(1<<20, 1), size}
+	var want ram
+	b := merkle.NewBuilder(&want)
+	if n, err := b.ReadFrom(io.NewSectionReader(src, 0, size)); n != size || err != nil {
+		t.Fatalf("ReadFrom = %d, %v", n, err)
+	}
+	wantRoot, err := b.Seal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, workers := range []int{1, 3} {
+		var got ram
+		root, err := merkle.BuildAtWorkers(t.Context(), src, size, &got, workers)
+		if err != nil || root != wantRoot || !bytes.Equal(got.b, want.b) {
+			t.Errorf("%d workers: %v, %v, want %v; the outboard is right: %v", workers, root, err, wantRoot, bytes.Equal(got.b, want.b))
+		}
+	}
+}
+
 // TestBuildMemory: 1 GiB takes at most 16 allocations and 8 MiB, whoever reads
 // it, and nothing of it is left running.
 func TestBuildMemory(t *testing.T) {

@@ -38,7 +38,7 @@ func (s *spread) work() {
 		if i*size >= int64(len(s.data)) {
 			return
 		}
-		s.cvs[i], _ = taskCV(s.data[i*size:][:size], s.group+i<<smallHeight, s.nodes[i][:0])
+		s.cvs[i], _ = pieceCV(s.data[i*size:][:size], s.group+i<<smallHeight, s.nodes[i][:0])
 	}
 }
 

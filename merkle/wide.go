@@ -97,18 +97,18 @@ func (t *groupTree) value(lo, hi int64, root bool) cv {
 	return t[h][lo>>h]
 }
 
-// maxTaskLeaves is how many leaves the largest task has.
-const maxTaskLeaves = groupLeaves << largeHeight
+// maxPieceLeaves is how many leaves the largest piece has.
+const maxPieceLeaves = groupLeaves << largeHeight
 
-// taskTree holds the values of a task, level after level.
-type taskTree struct {
-	leaves [maxTaskLeaves]cv
+// pieceTree holds the values of a piece, level after level.
+type pieceTree struct {
+	leaves [maxPieceLeaves]cv
 	groups [largeHeight + 1]values
 }
 
 // groupsOf sets the first values of t.leaves to those of the groups of data, of
 // which the first is number group of the blob, and returns how many they are.
-func (t *taskTree) groupsOf(data []byte, group int64) int {
+func (t *pieceTree) groupsOf(data []byte, group int64) int {
 	n := len(data) / LeafSize
 	for i := 0; i < n; i += wideLanes {
 		p := (*[GroupSize]byte)(data[i*LeafSize:])
@@ -124,9 +124,9 @@ func (t *taskTree) groupsOf(data []byte, group int64) int {
 	return n
 }
 
-// wideTaskCV is taskCV where wide is true.
-func wideTaskCV(data []byte, group int64, out []byte) (cv, []byte) {
-	var t taskTree
+// widePieceCV is pieceCV where wide is true.
+func widePieceCV(data []byte, group int64, out []byte) (cv, []byte) {
+	var t pieceTree
 	count := t.groupsOf(data, group)
 	copy(t.groups[0][:], t.leaves[:count])
 	top := 0

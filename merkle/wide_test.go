@@ -112,8 +112,8 @@ func TestGroupTree(t *testing.T) {
 	}
 }
 
-// TestWideTask compares values and nodes of tasks of every size.
-func TestWideTask(t *testing.T) {
+// TestWidePiece compares values and nodes of pieces of every size.
+func TestWidePiece(t *testing.T) {
 	needWide(t)
 	data := random(t, GroupSize<<largeHeight, 1)
 	type done struct {
@@ -124,7 +124,7 @@ func TestWideTask(t *testing.T) {
 		for _, group := range []int64{0, 16, 1<<28 - 16, 1 << 28, 1 << 40} {
 			p := data[:GroupSize<<h]
 			task := func() done {
-				c, nodes := taskCV(p, group, nil)
+				c, nodes := pieceCV(p, group, nil)
 				return done{c, nodes}
 			}
 			got, want := task(), narrowly(task)
@@ -135,14 +135,14 @@ func TestWideTask(t *testing.T) {
 	}
 }
 
-// BenchmarkTask hashes what a worker of BuildAt does at once.
-func BenchmarkTask(b *testing.B) {
+// BenchmarkPiece hashes what a worker of BuildAt reads at once.
+func BenchmarkPiece(b *testing.B) {
 	p := make([]byte, GroupSize<<largeHeight)
 	out := make([]byte, 0, nodeSize*taskNodes(largeHeight))
 	run := func(b *testing.B) {
 		b.SetBytes(int64(len(p)))
 		for b.Loop() {
-			taskCV(p, 0, out)
+			pieceCV(p, 0, out)
 		}
 	}
 	b.Run(fmt.Sprintf("wide=%v", wide), run)
