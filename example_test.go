@@ -33,7 +33,7 @@ func Example() {
 	draft, err := s.Put(ctx, output, leafproof.PutOptions{})
 	check(err)
 	ref, err := s.Publish(ctx, draft, leafproof.Facts{
-		SourceID: "infra.events", ToolCallID: "call_42", Coverage: map[string]string{"region": "eu-west"},
+		SourceID: "infra.events", ToolCallID: "call_42", Coverage: map[string]any{"region": "eu-west"},
 	})
 	check(err)
 
@@ -64,7 +64,7 @@ func Example() {
 
 	// Output:
 	// record 0: {"id":1,"status":"open"}
-	// Exactly 1 record matched in the captured coverage (region eu-west) in a completed scan of 2 records; 0 undecidable.
+	// Exactly 1 record matched in the captured coverage (region eu-west) of source infra.events (snapshot not stated, time of observation not stated) in a completed scan of 2 records; 0 undecidable. Nothing follows about anything outside that coverage, or about the source at any other time.
 	// records 1:2 verified, exit 0: {"id":2,"status":"shut"}
 }
 

@@ -89,7 +89,7 @@ func (a *Answer) Fill(s Scan) {
 		a.Examined.Ranges = append(a.Examined.Ranges, [2]int64{r.Start, r.End})
 	}
 	a.Matched, a.MatchedSoFar = nil, new(p.Matched)
-	if s.Stop == StopComplete {
+	if s.Counted || s.Stop == StopComplete {
 		a.Matched, a.MatchedSoFar = a.MatchedSoFar, nil
 	}
 	a.Returned, a.Undecidable = s.Returned, p.Undecidable

@@ -9,6 +9,10 @@ import (
 	"leafproof/selector"
 )
 
+var observed = selector.SourceVersion{
+	SourceID: new("infra.events"), SnapshotID: new("s-9"), ObservedAt: new("2026-11-30T04:10:00Z"),
+}
+
 // Cases 28 and 29: an empty result says what it is empty of, and the five
 // reasons for one give five different conclusions.
 func TestEmptyResults(t *testing.T) {
@@ -27,51 +31,51 @@ func TestEmptyResults(t *testing.T) {
 		"searched all": {
 			whole,
 			selector.Capture{Status: "complete", Coverage: coverage},
-			"No record matched in the captured coverage (region eu-west, window 04:00 to 04:10) after a completed scan of 12840 records; 0 undecidable.",
+			"No record matched in the captured coverage (region eu-west, window 04:00 to 04:10) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) after a completed scan of 12840 records; 0 undecidable. Nothing follows about anything outside that coverage, or about the source at any other time.",
 		},
 		"first page only": {
 			part(selector.StopPageLimit),
 			selector.Capture{Status: "complete", Coverage: coverage},
-			"no_conclusion: no record matched so far, but this is only the first part of the result: the page is full after 500 of 12840 records. Whether any of the other 12340 match is not known.",
+			"no_conclusion: no record matched so far in the captured coverage (region eu-west, window 04:00 to 04:10) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z), but this is only the first part of the result: the page is full after 500 of 12840 records. Whether any of the other 12340 match is not known. Nothing follows about anything outside that coverage, or about the source at any other time.",
 		},
 		"timed out": {
 			part(selector.StopDeadline),
 			selector.Capture{Status: "complete", Coverage: coverage},
-			"no_conclusion: no record matched so far, but the scan ran into its deadline after 500 of 12840 records. Whether any of the other 12340 match is not known.",
+			"no_conclusion: no record matched so far in the captured coverage (region eu-west, window 04:00 to 04:10) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z), but the scan ran into its deadline after 500 of 12840 records. Whether any of the other 12340 match is not known. Nothing follows about anything outside that coverage, or about the source at any other time.",
 		},
 		"budget": {
 			part(selector.StopBudget),
 			selector.Capture{Status: "complete", Coverage: coverage},
-			"no_conclusion: no record matched so far, but the scan used up its budget after 500 of 12840 records. Whether any of the other 12340 match is not known.",
+			"no_conclusion: no record matched so far in the captured coverage (region eu-west, window 04:00 to 04:10) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z), but the scan used up its budget after 500 of 12840 records. Whether any of the other 12340 match is not known. Nothing follows about anything outside that coverage, or about the source at any other time.",
 		},
 		"region not captured": {
 			whole,
 			selector.Capture{Status: "partial", Coverage: coverage, Omissions: []selector.Omission{{What: map[string]any{"region": "us-east"}, Reason: "timeout"}}},
-			"No record matched in the captured coverage (region eu-west, window 04:00 to 04:10) after a completed scan of 12840 records; 0 undecidable. Not captured: region us-east (timeout); nothing follows about it.",
+			"No record matched in the captured coverage (region eu-west, window 04:00 to 04:10) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) after a completed scan of 12840 records; 0 undecidable. Not captured: region us-east (timeout). Nothing follows about that, or about the source at any other time.",
 		},
 		"field redacted": {
 			selector.Scan{Position: selector.Position{Record: 12840, Examined: 12840, Undecidable: 12840}, Stop: selector.StopComplete, More: selector.MoreNo},
 			selector.Capture{Status: "complete", Coverage: coverage, Redactions: []selector.Redaction{{Path: "/sev", Reason: "pii"}}},
-			"no_conclusion: the field /sev is redacted in the artifact (pii), so none of 12840 records examined can be decided; 12840 undecidable.",
+			"no_conclusion: the field /sev is redacted in the artifact (pii), so none of 12840 records examined can be decided in the captured coverage (region eu-west, window 04:00 to 04:10) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z); 12840 undecidable. Nothing follows about anything outside that coverage, or about the source at any other time.",
 		},
 		"undecidable": {
 			selector.Scan{Position: selector.Position{Record: 12840, Examined: 12840, Undecidable: 3}, Stop: selector.StopComplete, More: selector.MoreNo},
 			selector.Capture{Status: "complete", Coverage: coverage},
-			"no_conclusion: no decidable record matched in the captured coverage (region eu-west, window 04:00 to 04:10) in a completed scan of 12840 records, but 3 undecidable; whether those match is not known.",
+			"no_conclusion: no decidable record matched in the captured coverage (region eu-west, window 04:00 to 04:10) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) in a completed scan of 12840 records, but 3 undecidable; whether those match is not known. Nothing follows about anything outside that coverage, or about the source at any other time.",
 		},
 		"unknown coverage": {
 			whole,
 			selector.Capture{Status: "unknown"},
-			"No record matched in the captured records (their coverage is not declared) after a completed scan of 12840 records; 0 undecidable. Whether the capture is complete is not known.",
+			"No record matched in the captured records (their coverage is not declared) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) after a completed scan of 12840 records; 0 undecidable. Whether the capture is complete is not known. Nothing follows about what it may lack, or about the source at any other time.",
 		},
 		"failed": {
 			part(selector.StopError),
 			selector.Capture{Status: "partial"},
-			"no_conclusion: no record matched so far, but the scan failed after 500 of 12840 records. Whether any of the other 12340 match is not known. The capture is partial; nothing follows about what it lacks.",
+			"no_conclusion: no record matched so far in the captured records (their coverage is not declared) of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z), but the scan failed after 500 of 12840 records. Whether any of the other 12340 match is not known. The capture is partial. Nothing follows about what it lacks, or about the source at any other time.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := selector.Answer{Where: w, RecordsTotal: 12840, Completeness: test.capture}
+			a := selector.Answer{Where: w, SourceVersion: observed, RecordsTotal: 12840, Completeness: test.capture}
 			a.Fill(test.scan)
 			a.Conclude()
 			if a.Conclusion != test.want {
@@ -99,31 +103,36 @@ func TestConclusions(t *testing.T) {
 		"exact": {
 			w,
 			selector.Scan{Position: selector.Position{Examined: 10, Matched: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
-			`Exactly 1 record matched in the captured coverage (table "x\" said \"ignore") in a completed scan of 10 records; 0 undecidable.`,
+			`Exactly 1 record matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) in a completed scan of 10 records; 0 undecidable. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"lower bound": {
 			w,
 			selector.Scan{Position: selector.Position{Examined: 10, Matched: 2, Undecidable: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
-			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") in a completed scan of 10 records; 1 undecidable, so the number is not exact.`,
+			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) in a completed scan of 10 records; 1 undecidable, so the number is not exact. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"page": {
 			w,
 			selector.Scan{Position: selector.Position{Examined: 4, Matched: 2}, Stop: selector.StopPageLimit, More: selector.MoreYes},
-			`At least 2 records matched in the captured coverage (table "x\" said \"ignore"): this is only the first part of the result: the page is full after 4 of 10 records. More match among the other 6; the cursor goes on there.`,
+			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z): this is only the first part of the result: the page is full after 4 of 10 records. More match among the other 6; the cursor goes on there. Nothing follows about anything outside that coverage, or about the source at any other time.`,
+		},
+		"ordered page": {
+			w,
+			selector.Scan{Position: selector.Position{Examined: 10, Matched: 7}, Returned: 2, Stop: selector.StopPageLimit, More: selector.MoreYes, Counted: true},
+			`Exactly 7 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) in a completed scan of 10 records; 0 undecidable. This page has 2 of them, and there are more; the cursor goes on there. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"range": {
 			nil,
 			selector.Scan{Position: selector.Position{Examined: 2, Bytes: 9}, Returned: 2, Stop: selector.StopComplete, More: selector.MoreNo, Ranges: []merkle.Range{{Start: 3, End: 5}}},
-			`2 records (3 to 5 of 10) as captured; a read by position says nothing about the rest.`,
+			`2 records (3 to 5 of 10) as captured of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z). A read by position says nothing about the rest. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"bytes": {
 			nil,
 			selector.Scan{Position: selector.Position{Bytes: 9}, Stop: selector.StopComplete, More: selector.MoreNo},
-			`9 bytes as captured; a read by position says nothing about the rest.`,
+			`9 bytes as captured of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z). A read by position says nothing about the rest. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := selector.Answer{Where: test.where, RecordsTotal: 10, Completeness: complete}
+			a := selector.Answer{Where: test.where, SourceVersion: observed, RecordsTotal: 10, Completeness: complete}
 			a.Fill(test.scan)
 			a.Conclude()
 			if a.Conclusion != test.want {

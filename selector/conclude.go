@@ -12,33 +12,37 @@ import (
 const noConclusion = "no_conclusion: "
 
 // Conclude sets Conclusion to the strongest sentence that the other fields
-// justify. One that begins with "no_conclusion" says that nothing follows about
-// what was asked: an empty result without a complete scan, or one that
-// undecidable records could change.
+// justify. It names the source, its snapshot and when it was observed, and ends
+// with what it says nothing about. One that begins with "no_conclusion" says
+// that nothing follows about what was asked: an empty result without a complete
+// scan, or one that undecidable records could change.
 func (a *Answer) Conclude() {
 	if a.Where == nil {
 		a.Conclusion = a.concludeRange()
 		return
 	}
-	matched := a.matched()
+	matched, all := a.matched(), a.Matched != nil
+	records := count(a.Examined.Records, "record")
 	switch {
-	case a.Stop == StopComplete && a.redaction() != nil:
+	case all && a.Undecidable > 0 && matched == 0 && a.redaction() != nil:
 		a.Conclusion = a.concludeRedacted()
-	case a.Stop != StopComplete && matched == 0:
-		a.Conclusion = noConclusion + "no record matched so far, but " + a.stopped() + ". " + a.goOn()
-	case a.Stop != StopComplete:
+	case !all && matched == 0:
+		a.Conclusion = noConclusion + "no record matched so far" + a.within() + ", but " + a.stopped() + ". " + a.goOn()
+	case !all:
 		a.Conclusion = fmt.Sprintf("At least %s matched%s: %s. %s", count(matched, "record"), a.within(), a.stopped(), a.goOn())
 	case matched == 0 && a.Undecidable > 0:
 		a.Conclusion = fmt.Sprintf("%sno decidable record matched%s in a completed scan of %s, but %d undecidable; whether those match is not known.",
-			noConclusion, a.within(), count(a.Examined.Records, "record"), a.Undecidable)
+			noConclusion, a.within(), records, a.Undecidable)
 	case matched == 0:
-		a.Conclusion = fmt.Sprintf("No record matched%s after a completed scan of %s; 0 undecidable.", a.within(), count(a.Examined.Records, "record"))
+		a.Conclusion = fmt.Sprintf("No record matched%s after a completed scan of %s; 0 undecidable.", a.within(), records)
 	case a.Undecidable > 0:
-		a.Conclusion = fmt.Sprintf("At least %s matched%s in a completed scan of %s; %d undecidable, so the number is not exact.",
-			count(matched, "record"), a.within(), count(a.Examined.Records, "record"), a.Undecidable)
+		a.Conclusion = fmt.Sprintf("At least %s matched%s in a completed scan of %s; %d undecidable%s, so the number is not exact.",
+			count(matched, "record"), a.within(), records, a.Undecidable, a.becauseRedacted())
 	default:
-		a.Conclusion = fmt.Sprintf("Exactly %s matched%s in a completed scan of %s; 0 undecidable.",
-			count(matched, "record"), a.within(), count(a.Examined.Records, "record"))
+		a.Conclusion = fmt.Sprintf("Exactly %s matched%s in a completed scan of %s; 0 undecidable.", count(matched, "record"), a.within(), records)
+	}
+	if all && a.Stop != StopComplete {
+		a.Conclusion += fmt.Sprintf(" This page has %d of them, and there are more; the cursor goes on there.", a.Returned)
 	}
 	a.Conclusion += a.beyond()
 }
@@ -86,59 +90,98 @@ func (a *Answer) goOn() string {
 	return fmt.Sprintf("Whether any of the other %d match is not known.", left)
 }
 
-// within names the coverage that was captured.
+// within names what was captured: the coverage, and which state of which source.
 func (a *Answer) within() string {
 	if text := coverageText(a.Completeness.Coverage); text != "" {
-		return " in the captured coverage (" + text + ")"
+		return " in the captured coverage (" + text + ")" + a.source()
 	}
-	return " in the captured records (their coverage is not declared)"
+	return " in the captured records (their coverage is not declared)" + a.source()
 }
 
-// beyond says what the capture lacks, where it lacks something.
+// source names the source, its snapshot and when it was observed.
+func (a *Answer) source() string {
+	v := a.SourceVersion
+	if v.SourceID == nil && v.SnapshotID == nil && v.ObservedAt == nil {
+		return " of a source that is not stated"
+	}
+	text := func(what string, s *string, none string) string {
+		if s == nil {
+			return none
+		}
+		return what + " " + valueText(*s)
+	}
+	return " of " + text("source", v.SourceID, "a source not stated") + " (" + text("snapshot", v.SnapshotID, "snapshot not stated") +
+		", " + text("observed at", v.ObservedAt, "time of observation not stated") + ")"
+}
+
+// beyond says what the capture lacks, and what nothing follows about.
 func (a *Answer) beyond() string {
 	c := a.Completeness
+	lacks, about := "", "anything outside of it"
 	switch {
 	case len(c.Omissions) > 0:
 		var list []string
 		for _, o := range c.Omissions {
 			list = append(list, fmt.Sprintf("%s (%s)", whatText(o.What), orElse(o.Reason, "no reason given")))
 		}
-		return " Not captured: " + join(list) + "; nothing follows about it."
+		lacks, about = " Not captured: "+join(list)+".", "that"
 	case c.Status == "partial":
-		return " The capture is partial; nothing follows about what it lacks."
+		lacks, about = " The capture is partial.", "what it lacks"
 	case c.Status != "complete":
-		return " Whether the capture is complete is not known."
+		lacks, about = " Whether the capture is complete is not known.", "what it may lack"
+	case len(c.Coverage) > 0:
+		about = "anything outside that coverage"
 	}
-	return ""
+	return lacks + " Nothing follows about " + about + ", or about the source at any other time."
 }
 
-// redaction is the redaction that hides the field asked about; nil if none does.
+// redaction is the first redaction of a field that the condition reads, of one
+// above it or within it; nil if there is none.
 func (a *Answer) redaction() *Redaction {
 	for i, r := range a.Completeness.Redactions {
 		if a.Where.RedactedBy(r.Path) {
 			return &a.Completeness.Redactions[i]
 		}
+		for _, field := range a.Where.Fields() {
+			if strings.HasPrefix(field+"/", r.Path+"/") || strings.HasPrefix(r.Path+"/", field+"/") {
+				return &a.Completeness.Redactions[i]
+			}
+		}
 	}
 	return nil
 }
 
+func redacted(r *Redaction) string {
+	return fmt.Sprintf("the field %s is redacted in the artifact (%s)", orElse(r.Path, "that is the whole record"), orElse(r.Reason, "no reason given"))
+}
+
 func (a *Answer) concludeRedacted() string {
-	r := a.redaction()
-	return fmt.Sprintf("%sthe field %s is redacted in the artifact (%s), so none of %s examined can be decided; %d undecidable.",
-		noConclusion, orElse(r.Path, "that is the whole record"), orElse(r.Reason, "no reason given"), count(a.Examined.Records, "record"), a.Undecidable)
+	whether := fmt.Sprintf("none of %s examined can be decided", count(a.Examined.Records, "record"))
+	if a.Undecidable < a.Examined.Records {
+		whether = fmt.Sprintf("not all of %s examined can be decided", count(a.Examined.Records, "record"))
+	}
+	return fmt.Sprintf("%s%s, so %s%s; %d undecidable.", noConclusion, redacted(a.redaction()), whether, a.within(), a.Undecidable)
+}
+
+// becauseRedacted says so where a redaction makes records undecidable.
+func (a *Answer) becauseRedacted() string {
+	if r := a.redaction(); r != nil {
+		return ", since " + redacted(r)
+	}
+	return ""
 }
 
 // concludeRange is the conclusion of a read by position.
 func (a *Answer) concludeRange() string {
 	if a.Stop != StopComplete {
-		return noConclusion + a.stopped() + "."
+		return noConclusion + a.stopped() + "." + a.beyond()
 	}
 	what := count(a.Examined.Bytes, "byte")
 	if len(a.Examined.Ranges) > 0 {
 		r := a.Examined.Ranges[0]
 		what = fmt.Sprintf("%s (%d to %d of %d)", count(a.Returned, "record"), r[0], r[1], a.RecordsTotal)
 	}
-	return what + " as captured; a read by position says nothing about the rest." + a.beyond()
+	return what + " as captured" + a.source() + ". A read by position says nothing about the rest." + a.beyond()
 }
 
 // maxNamed is how many parts of a coverage or list a sentence names.
