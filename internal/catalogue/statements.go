@@ -47,8 +47,9 @@ type Unfinished struct {
 type Statements interface {
 	// State enters a statement about an artifact, which must have been published:
 	// else it is [ErrNotFound]. The same id again changes nothing. When it returns
-	// nil, the statement survives a crash. One that stands as an object needs the
-	// lease under which that was put, or [ErrLease]; others need none.
+	// nil, the statement survives a crash. If the lease is lost or gone, nothing is
+	// entered, and the error is [ErrLease]. With "" for a lease, the statement is no
+	// object, or a sweep must be impossible meanwhile.
 	State(ctx context.Context, lease string, st Statement) error
 	// DeleteBy is Delete with the tombstone that says so, and with the record map
 	// that the artifact had: both are entered, and the artifact is unfinished from
@@ -159,7 +160,7 @@ func (m *Memory) state(lease string, st Statement) (bool, error) {
 	if _, ok := m.byID[st.ArtifactID]; !ok {
 		return false, notFound("state", st.ArtifactID)
 	}
-	if !st.ObjectRoot.IsZero() {
+	if lease != "" {
 		if err := m.live("state "+st.StatementID+" under", lease); err != nil {
 			return false, err
 		}
@@ -353,7 +354,7 @@ func (w *writer) state(ctx context.Context, lease string, st Statement) error {
 	} else if err != nil {
 		return err
 	}
-	if !st.ObjectRoot.IsZero() {
+	if lease != "" {
 		if err := w.live(ctx, "state "+st.StatementID+" under", lease); err != nil {
 			return err
 		}

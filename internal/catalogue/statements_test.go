@@ -124,7 +124,7 @@ func statementUnder(t *testing.T, c catalogue.Catalogue) {
 	noErr(t, c.Enter(t.Context(), "w"))
 	noErr(t, c.Enter(t.Context(), "lost"))
 	noErr(t, c.Lose(t.Context(), "lost"))
-	for _, lease := range []string{"", "gone", "lost"} {
+	for _, lease := range []string{"gone", "lost"} {
 		for name, err := range map[string]error{
 			"State":    c.State(t.Context(), lease, object(said(1, a))),
 			"Finish":   c.Finish(t.Context(), lease, object(said(1, a))),

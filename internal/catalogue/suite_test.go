@@ -51,7 +51,7 @@ func TestCatalogue(t *testing.T) {
 			{"TenantsEver/knows the deleted", tenantsEver},
 			{"State/comes back", statementComesBack},
 			{"State/is once, and about what was published", statementOnce},
-			{"State/an object needs a live lease", statementUnder},
+			{"State/needs a live lease, where one is named", statementUnder},
 			{"DeleteBy/both or neither", deleteBy},
 			{"Finish/ends what is unfinished", finishes},
 			{"Before/is the latest with the cursor", before},
