@@ -190,7 +190,7 @@ func FuzzPolicy(f *testing.F) {
 	f.Add([]byte("policy p version 1\n"))
 	f.Add([]byte("# c\npolicy p version 7 expires 2027-02-01T00:00:00Z\nkey " + pub.OpenSSHLine() +
 		" name=a roles=manifest,audit tenants=t.*.x,u* sources=* not-before=2026-01-01T00:00:00Z not-after=2027-01-01T00:00:00Z # c\n" +
-		"retired " + pub.Fingerprint() + " at=2026-10-01T00:00:00Z\ncompromised " + pub.Fingerprint() + " since=2026-10-01T00:00:00.5Z\nthreshold audit 1\n"))
+		"log log.holdfast.example/acme+4156a065+ARMPqenz9SIEvi9nNJ+aScNtG9TrlMZwvDRwgYUVwH2W\nretired " + pub.Fingerprint() + " at=2026-10-01T00:00:00Z\ncompromised " + pub.Fingerprint() + " since=2026-10-01T00:00:00.5Z\nthreshold audit 1\n"))
 	f.Add([]byte("policy p version 1\nlog x\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := manifest.ParsePolicy(text)
@@ -210,8 +210,52 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
+// FuzzPublicKey: the text of a key gives a key that is written in two forms, each
+// of which gives it back.
+func FuzzPublicKey(f *testing.F) {
+	_, _, _, pub := signedManifest(f)
+	for _, s := range []string{
+		pub.OpenSSHLine(), pub.OpenSSHLine() + " me@host\r\n", "# c\n\n" + pub.OpenSSHLine() + "\n", pub.PEM(), pub.PEM() + pub.PEM(),
+		"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "-----BEGIN OPENSSH PRIVATE KEY-----\n",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		k, err := manifest.ParsePublicKey(text)
+		if err != nil {
+			if !errors.Is(err, manifest.ErrKey) || !k.IsZero() {
+				t.Errorf("ParsePublicKey(%q) = %v, %v", text, k, err)
+			}
+			return
+		}
+		for _, form := range []string{k.OpenSSHLine(), k.PEM()} {
+			if again, err := manifest.ParsePublicKey([]byte(form)); err != nil || again != k {
+				t.Errorf("%q is written as %q, which gives %v, %v", text, form, again, err)
+			}
+		}
+		if again, err := manifest.NewPublicKey(k.Bytes()); err != nil || again != k {
+			t.Errorf("the bytes of %s are no key: %v", k.Fingerprint(), err)
+		}
+	})
+}
+
+// FuzzVerifierKey: the key of a log or a witness has one spelling.
+func FuzzVerifierKey(f *testing.F) {
+	f.Add("log.holdfast.example/acme+4156a065+ARMPqenz9SIEvi9nNJ+aScNtG9TrlMZwvDRwgYUVwH2W")
+	f.Add("example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k")
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := manifest.ParseVerifierKey(s)
+		if err == nil && v.String() != s {
+			t.Errorf("%q is written as %q", s, v)
+		}
+		if err != nil && !errors.Is(err, manifest.ErrKey) && !errors.Is(err, manifest.ErrName) {
+			t.Errorf("ParseVerifierKey(%q) = %v", s, err)
+		}
+	})
+}
+
 // FuzzSSHSIG: a signature verifies for the payload that was signed and for no
-// other, and has one spelling.
+// other, and however its lines are cut, it is written in one way.
 func FuzzSSHSIG(f *testing.F) {
 	payload, _, ssh, pub := signedManifest(f)
 	f.Add(ssh, payload)
@@ -225,7 +269,10 @@ func FuzzSSHSIG(f *testing.F) {
 			}
 			return
 		}
-		if s.Verify(message, manifest.NamespaceManifest, pub) == nil && (armored != ssh || !bytes.Equal(message, payload)) {
+		if again, err := manifest.ParseSSH(s.Armor()); err != nil || again.Armor() != s.Armor() || again.Key() != s.Key() {
+			t.Errorf("%q is written as %q, which gives %v", armored, s.Armor(), err)
+		}
+		if s.Verify(message, manifest.NamespaceManifest, pub) == nil && (s.Armor() != ssh || !bytes.Equal(message, payload)) {
 			t.Errorf("%q verifies for %q", armored, message)
 		}
 	})

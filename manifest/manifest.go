@@ -73,8 +73,12 @@ var (
 	ErrRetired = errors.New("retired key, no time evidence")
 	// ErrCompromised: the key was stolen, and nothing shows the statement is older.
 	ErrCompromised = errors.New("compromised key, no time evidence")
+	// ErrKeyEnded: the statement is younger than the end of its key.
+	ErrKeyEnded = errors.New("the key had ended")
 	// ErrPolicyExpired: the policy itself is past its date.
 	ErrPolicyExpired = errors.New("policy expired")
+	// ErrUnsigned: a version of a policy is not signed as the one before it asks.
+	ErrUnsigned = errors.New("not signed as the version before it asks")
 	// ErrThreshold: fewer distinct keys signed than the policy asks for.
 	ErrThreshold = errors.New("too few signatures")
 )

@@ -31,7 +31,8 @@ var roles = []string{RoleManifest, RoleIndex, RoleReceipt, RoleSupersede, RoleTo
 // The limits of a policy.
 const (
 	MaxPolicy     = 1 << 20 // bytes of text
-	MaxPolicyKeys = 1024
+	MaxPolicyKeys = 1024    // keys, those of logs and witnesses counted
+	MaxPatterns   = 64      // tenants of a key, and as many sources
 )
 
 // Key is a key that a policy admits, and for what.
@@ -65,6 +66,7 @@ type Policy struct {
 	compromised map[string]ending
 	thresholds  map[string]int
 	adHoc       bool
+	evidence    Evidence // of the one statement that is judged
 }
 
 // NewPolicy makes version 1 of a policy that never expires, with the given keys.
@@ -101,6 +103,8 @@ func (p *Policy) add(k Key) error {
 		return ErrKey
 	case len(k.Roles) == 0 || len(k.Tenants) == 0 || len(k.Sources) == 0:
 		return fmt.Errorf("%w: a key needs name=, roles= and tenants=", ErrPolicy)
+	case len(k.Tenants) > MaxPatterns || len(k.Sources) > MaxPatterns:
+		return fmt.Errorf("%w: more than %d patterns", ErrTooLarge, MaxPatterns)
 	case !k.NotBefore.IsZero() && !k.NotAfter.IsZero() && !k.NotBefore.Before(k.NotAfter):
 		return fmt.Errorf("%w: not-before is not before not-after", ErrPolicy)
 	}
@@ -177,59 +181,6 @@ func (p *Policy) key(fingerprint string) (Key, bool) {
 		return Key{}, false
 	}
 	return p.keys[i], true
-}
-
-// Judge says whether the key with that fingerprint may speak in a role about a
-// tenant and a source ("" for an artifact without one) as of a time. It judges
-// the key alone: whether the signature verifies, and whether enough keys signed
-// ([Policy.Threshold]), is for [VerifyEnvelope]. The key is returned beside every
-// error but [ErrUnknownKey].
-//
-// A retired or compromised key is refused at any time, because without a commit
-// log nothing shows that a statement is older than the end of its key. The
-// errors wrap ErrUnknownKey, ErrCompromised, ErrRetired, ErrPolicyExpired,
-// ErrRole, ErrTimeWindow and ErrScope, in this order, and their text is the
-// reason that a verdict prints.
-func (p *Policy) Judge(role, tenant, source, fingerprint string, at time.Time) (Key, error) {
-	k, ok := p.key(fingerprint)
-	if !ok {
-		return Key{}, fmt.Errorf("%w %s", ErrUnknownKey, fingerprint)
-	}
-	if _, ok := p.compromised[fingerprint]; ok {
-		return k, ErrCompromised
-	}
-	if _, ok := p.retired[fingerprint]; ok {
-		return k, ErrRetired
-	}
-	switch {
-	case !p.expires.IsZero() && !at.Before(p.expires):
-		return k, fmt.Errorf("%w at %s", ErrPolicyExpired, FormatTime(p.expires))
-	case !slices.Contains(k.Roles, role):
-		return k, fmt.Errorf("%w: %s may not speak as %s", ErrRole, k.Name, role)
-	case !k.NotBefore.IsZero() && at.Before(k.NotBefore):
-		return k, fmt.Errorf("%w: %s is good from %s", ErrTimeWindow, k.Name, FormatTime(k.NotBefore))
-	case !k.NotAfter.IsZero() && !at.Before(k.NotAfter):
-		return k, fmt.Errorf("%w: %s was good until %s", ErrTimeWindow, k.Name, FormatTime(k.NotAfter))
-	case !matchAny(k.Tenants, tenant):
-		return k, fmt.Errorf("%w: %s may not speak for tenant %s", ErrScope, k.Name, tenant)
-	case !matchAny(k.Sources, source):
-		if source == "" {
-			return k, fmt.Errorf("%w: %s may speak for its sources only, and this has none", ErrScope, k.Name)
-		}
-		return k, fmt.Errorf("%w: %s may not speak for source %s", ErrScope, k.Name, source)
-	}
-	return k, nil
-}
-
-// names reports whether a line of the policy has the key: as a speaker, a log or
-// a witness.
-func (p *Policy) names(fingerprint string) bool {
-	_, ok := p.prints[fingerprint]
-	return ok
-}
-
-func matchAny(patterns []string, name string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matchPattern(p, name) })
 }
 
 // String writes the policy as text that [ParsePolicy] reads back to the same

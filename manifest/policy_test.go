@@ -205,7 +205,7 @@ func TestJudge(t *testing.T) {
 		"first moment":            {"one", "manifest", "tenant_acme_prod", "infra.x", later("2026-01-01T00:00:00Z"), nil},
 		"before the window":       {"one", "manifest", "tenant_acme_prod", "infra.x", later("2025-12-31T23:59:59.999999999Z"), manifest.ErrTimeWindow},
 		"the window's end":        {"one", "manifest", "tenant_acme_prod", "infra.x", later("2027-01-01T00:00:00Z"), manifest.ErrTimeWindow},
-		"the policy's end":        {"five", "manifest", "tenant_acme_prod", "x", later("2027-02-01T00:00:00Z"), manifest.ErrPolicyExpired},
+		"the policy's end":        {"five", "manifest", "tenant_acme_prod", "x", later("2027-02-01T00:00:00Z"), nil}, // see Expired
 		"retired":                 {"three", "manifest", "x", "", at, manifest.ErrRetired},
 		"retired, judged before":  {"three", "manifest", "x", "", later("2026-09-01T00:00:00Z"), manifest.ErrRetired},
 		"compromised":             {"four", "manifest", "x", "", later("2026-01-01T00:00:00Z"), manifest.ErrCompromised},

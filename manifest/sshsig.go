@@ -21,6 +21,7 @@ const (
 	armorBegin   = "-----BEGIN SSH SIGNATURE-----\n"
 	armorEnd     = "-----END SSH SIGNATURE-----\n"
 	armorColumns = 70
+	minColumns   = 16
 	maxArmor     = 4 << 10 // bytes; ours have about 300
 	maxNamespace = 255     // bytes
 )
@@ -54,10 +55,12 @@ func SignSSH(payload []byte, namespace string, s crypto.Signer) (armored string,
 	if err != nil {
 		return "", &Error{Op: "sign", Err: err}
 	}
-	return SSHSignature{key: pub, namespace: namespace, sig: sig}.armor(), nil
+	return SSHSignature{key: pub, namespace: namespace, sig: sig}.Armor(), nil
 }
 
-func (s SSHSignature) armor() string {
+// Armor writes the signature in the one spelling that it has in a bundle and in a
+// store: as ssh-keygen does, in lines of 70 columns.
+func (s SSHSignature) Armor() string {
 	b := []byte(sshMagic)
 	b = binary.BigEndian.AppendUint32(b, sshVersion)
 	b = appendSSHString(b, s.key.sshBlob())
@@ -78,9 +81,10 @@ func (s SSHSignature) armor() string {
 	return out.String()
 }
 
-// ParseSSH reads an armored signature. It accepts Ed25519 over SHA-512 alone, in
-// the one spelling that ssh-keygen writes: lines of 70 columns, a newline at the
-// end. The errors wrap [ErrMalformed] or [ErrKey].
+// ParseSSH reads an armored signature: Ed25519 over SHA-512 alone. Programs cut the
+// base64 into lines of different widths (ssh-keygen 70 columns, others 64 or 76);
+// any one width from 16 is read. Where a signature must have one spelling, compare
+// with [SSHSignature.Armor]. The errors wrap [ErrMalformed] or [ErrKey].
 func ParseSSH(armored string) (SSHSignature, error) {
 	s, err := parseSSH(armored)
 	if err != nil {
@@ -100,7 +104,11 @@ func parseSSH(armored string) (SSHSignature, error) {
 	if !ok {
 		return SSHSignature{}, fmt.Errorf("%w: the armor's first or last line is not as ssh-keygen writes it", ErrMalformed)
 	}
-	b, err := decodeBase64(strings.ReplaceAll(body, "\n", ""))
+	text, err := joinLines(body)
+	if err != nil {
+		return SSHSignature{}, err
+	}
+	b, err := decodeBase64(text)
 	if err != nil {
 		return SSHSignature{}, err
 	}
@@ -126,12 +134,30 @@ func parseSSH(armored string) (SSHSignature, error) {
 	if err != nil {
 		return SSHSignature{}, err
 	}
-	s := SSHSignature{key: key, namespace: string(namespace), sig: bytes.Clone(sig)}
-	if s.armor() != armored {
-		return SSHSignature{}, fmt.Errorf("%w: the armor is not spelled as ssh-keygen writes it", ErrMalformed)
-	}
-	return s, nil
+	return SSHSignature{key: key, namespace: string(namespace), sig: bytes.Clone(sig)}, nil
 }
+
+// joinLines joins lines of one width, the last of which may be shorter.
+func joinLines(body string) (string, error) {
+	width := strings.IndexByte(body, '\n')
+	if width < minColumns {
+		return "", fmt.Errorf("%w: the armor is not cut into lines of one width", ErrMalformed)
+	}
+	var text strings.Builder
+	text.Grow(len(body))
+	for len(body) > 0 {
+		line, rest, ok := strings.Cut(body, "\n")
+		if !ok || line == "" || len(line) > width || len(line) < width && rest != "" {
+			return "", fmt.Errorf("%w: the armor is not cut into lines of one width", ErrMalformed)
+		}
+		text.WriteString(line)
+		body = rest
+	}
+	return text.String(), nil
+}
+
+// Namespace is the purpose that the signature was made for: ROLE@leafproof for ours.
+func (s SSHSignature) Namespace() string { return s.namespace }
 
 // Key is the key that the signature names. Nothing admits it: ask a [Policy].
 func (s SSHSignature) Key() PublicKey { return s.key }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,19 +28,22 @@ func rewrap(armored string) string {
 }
 
 // TestGeneratedSSH: a signature that another program made. Its lines have 64
-// columns, which is not ssh-keygen's spelling and so not ours.
+// columns, which is read, and is not the spelling that a bundle may have.
 func TestGeneratedSSH(t *testing.T) {
 	const namespace = "manifest@holdfast.example"
 	key, pub := testKey(vectorKey)
 	payload := vector(t, "trust/generated/payload.json")
 	narrow := string(vector(t, "trust/generated/payload.json.sig"))
-	if _, err := manifest.ParseSSH(narrow); !errors.Is(err, manifest.ErrMalformed) {
-		t.Errorf("lines of 64 columns: %v, want ErrMalformed", err)
-	}
 	armored := rewrap(narrow)
-	s, err := manifest.ParseSSH(armored)
+	s, err := manifest.ParseSSH(narrow)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if s.Armor() != armored || s.Namespace() != namespace {
+		t.Errorf("it is written\n%sin the namespace %s", s.Armor(), s.Namespace())
+	}
+	if same, err := manifest.ParseSSH(armored); err != nil || same.Armor() != armored {
+		t.Errorf("lines of 70 columns: %v", err)
 	}
 	if s.Key() != pub {
 		t.Errorf("key %s", s.Key().Fingerprint())
@@ -59,6 +63,29 @@ func TestGeneratedSSH(t *testing.T) {
 	} {
 		if !errors.Is(err, manifest.ErrSignature) {
 			t.Errorf("%s: %v, want ErrSignature", name, err)
+		}
+	}
+}
+
+// TestOtherWidthBeside: the same signature in lines of another width is read, but
+// beside an envelope it has one spelling.
+func TestOtherWidthBeside(t *testing.T) {
+	env, armored := signed(t)
+	_, pub := testKey("one")
+	body := strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(armored, "-----BEGIN SSH SIGNATURE-----\n"), "-----END SSH SIGNATURE-----\n"), "\n", "")
+	for _, width := range []int{16, 64, 76, len(body)} {
+		var other strings.Builder
+		other.WriteString("-----BEGIN SSH SIGNATURE-----\n")
+		for text := body; text != ""; text = text[min(width, len(text)):] {
+			other.WriteString(text[:min(width, len(text))] + "\n")
+		}
+		other.WriteString("-----END SSH SIGNATURE-----\n")
+		if s, err := manifest.ParseSSH(other.String()); err != nil || s.Armor() != armored {
+			t.Errorf("lines of %d columns: %v", width, err)
+		}
+		_, facts, err := manifest.VerifyEnvelope(env, other.String(), manifest.AdHoc(pub), at)
+		if err != nil || !slices.ContainsFunc(facts, func(f manifest.Fact) bool { return f.Name == manifest.FactSignature && f.State == manifest.Mismatch }) {
+			t.Errorf("beside an envelope, lines of %d columns: %v, %v", width, facts, err)
 		}
 	}
 }
@@ -89,8 +116,12 @@ func TestParseSSHRefuses(t *testing.T) {
 		"something after":   {good + "\n", manifest.ErrMalformed, "first or last line"},
 		"something before":  {"\n" + good, manifest.ErrMalformed, "first or last line"},
 		"crlf":              {strings.ReplaceAll(good, "\n", "\r\n"), manifest.ErrMalformed, "first or last line"},
-		"one long line":     {"-----BEGIN SSH SIGNATURE-----\n" + body + "\n-----END SSH SIGNATURE-----\n", manifest.ErrMalformed, "not spelled"},
-		"empty line":        {strings.Replace(good, "\n", "\n\n", 1), manifest.ErrMalformed, "not spelled"},
+		"no line":           {"-----BEGIN SSH SIGNATURE-----\n-----END SSH SIGNATURE-----\n", manifest.ErrMalformed, "one width"},
+		"empty line":        {strings.Replace(good, "\n", "\n\n", 1), manifest.ErrMalformed, "one width"},
+		"empty last line":   {strings.Replace(good, "\n-----END", "\n\n-----END", 1), manifest.ErrMalformed, "one width"},
+		"two widths":        {"-----BEGIN SSH SIGNATURE-----\n" + body[:70] + "\n" + body[70:134] + "\n" + body[134:] + "\n-----END SSH SIGNATURE-----\n", manifest.ErrMalformed, "one width"},
+		"a longer line":     {"-----BEGIN SSH SIGNATURE-----\n" + body[:64] + "\n" + body[64:134] + "\n" + body[134:] + "\n-----END SSH SIGNATURE-----\n", manifest.ErrMalformed, "one width"},
+		"tiny lines":        {"-----BEGIN SSH SIGNATURE-----\n" + body[:4] + "\n" + body[4:] + "\n-----END SSH SIGNATURE-----\n", manifest.ErrMalformed, "one width"},
 		"a byte more":       {armor(append(bytes.Clone(blob), 0)), manifest.ErrMalformed, "do not fill"},
 		"a byte less":       {armor(blob[:len(blob)-1]), manifest.ErrMalformed, "do not fill"},
 		"magic":             {swap("SSHSIG", "SSHSIH"), manifest.ErrMalformed, "version 1"},

@@ -112,6 +112,9 @@ func (j *judgement) parseSSH(armored string) error {
 	if err != nil {
 		return fmt.Errorf(": %w", errors.Unwrap(err))
 	}
+	if s.Armor() != armored { // other spellings are read elsewhere, not beside an envelope
+		return fmt.Errorf(": %w: the armor is not spelled as ssh-keygen writes it", ErrMalformed)
+	}
 	j.ssh = &s
 	return nil
 }
@@ -232,7 +235,7 @@ func (j *judgement) attested(m *Manifest, keys []Key) []Fact {
 		times = Fact{Name: FactTimes, State: NotClaimed, Reason: "ad-hoc key"}
 	}
 	facts := []Fact{
-		said(FactSignature, signature), said(FactKey, strings.Join(prints, ", ")), scope, noCommit(),
+		said(FactSignature, signature), said(FactKey, strings.Join(prints, ", ")+j.outdated()), scope, noCommit(),
 		said(FactCapture, captureText(&ref.Completeness)), times,
 	}
 	source := Fact{Name: FactSource, State: NotClaimed, Reason: "no source is named"}
@@ -256,6 +259,14 @@ func (j *judgement) attested(m *Manifest, keys []Key) []Fact {
 		supersession = said(FactSupersession, "it supersedes "+strings.Join(ids, ", "))
 	}
 	return append(facts, source, expiry, supersession)
+}
+
+// outdated warns of a policy that is past its date: there may be a newer one.
+func (j *judgement) outdated() string {
+	if err := j.policy.Expired(j.at); err != nil {
+		return "; " + err.Error() + ": ask for a newer one"
+	}
+	return ""
 }
 
 func optional(before string, s *string) string {
