@@ -109,7 +109,7 @@ var graph = map[string]row{
 	".": {
 		ours: []string{
 			"merkle", "manifest", "manifest/bundle", "selector", "cas", "cas/disk",
-			"internal/catalogue", "internal/flock", "internal/gate", "internal/keys", "internal/rootfs",
+			"internal/catalogue", "internal/flock", "internal/gate", "internal/jsonschema", "internal/keys", "internal/rootfs",
 		},
 		others: []string{"github.com/spf13/afero"},
 		why:    "the root package is the one door; how it is shown to a user is above it",

@@ -1,7 +1,6 @@
 package leafproof
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -159,11 +158,16 @@ func (c *checker) keyFiles() {
 		return
 	}
 	c.heldKeys()
+	text, err = os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(tenantKeyFile)))
+	if err == nil {
+		_, err = parseSecret(text)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // it is made when it is first needed
+		c.fileFault(tenantKeyFile, err)
+	}
 	text, err = os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(cursorKeyFile)))
 	if err == nil {
-		if b, bad := hex.DecodeString(strings.TrimSuffix(string(text), "\n")); bad != nil || len(b) != 32 {
-			err = errors.New("it is not a key of 64 hex digits")
-		}
+		_, err = parseSecret(text)
 	}
 	if err != nil {
 		c.fileFault(cursorKeyFile, err)
@@ -209,7 +213,7 @@ func (c *checker) heldKeys() {
 	}
 	for _, e := range entries {
 		name := strings.TrimSuffix(keysDir+"/"+e.Name(), publicSuffix)
-		if name != cursorKeyFile && !slices.Contains(names, name) {
+		if !secretFile(name) && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -103,6 +103,10 @@ type heldKey struct {
 	err  error
 }
 
+// secretFile reports a file in keys/ that is a secret of the store's own, and no
+// key of a speaker.
+func secretFile(name string) bool { return name == cursorKeyFile || name == tenantKeyFile }
+
 // heldKeys loads the private keys of a store's folder. One that others can read
 // is an error; one that does not load is reported where it is asked for.
 func heldKeys(dir string) ([]heldKey, error) {
@@ -113,7 +117,7 @@ func heldKeys(dir string) ([]heldKey, error) {
 	var held []heldKey
 	for _, e := range entries {
 		name := keysDir + "/" + e.Name()
-		if name == cursorKeyFile || strings.HasSuffix(name, publicSuffix) || e.IsDir() {
+		if secretFile(name) || strings.HasSuffix(name, publicSuffix) || e.IsDir() {
 			continue
 		}
 		key, err := keys.Load(filepath.Join(dir, keysDir, e.Name()))

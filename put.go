@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -40,6 +42,9 @@ type PutOptions struct {
 	// records of a format, or are said to be such. It shows in nothing that is
 	// read back.
 	Place cas.Placement
+	// SHA256 computes the SHA-256 of the bytes in the same pass. The manifest lists
+	// it, which tools that do not know BLAKE3 need.
+	SHA256 bool
 }
 
 // A Draft is a put that is not published yet. Nobody but its holder can see it.
@@ -55,6 +60,10 @@ type Draft struct {
 	chosen string
 	stats  selector.Stats
 	mapped *cas.Info // the record map, where there are records
+	sha256 string    // in hex; "" where it was not asked for
+
+	schema *manifest.SchemaCheck // once published: nil where none was made
+	held   []Held
 }
 
 // Size is the number of bytes.
@@ -90,10 +99,17 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 			d.batch.Discard()
 		}
 	}()
+	sum := sha256.New()
+	if o.SHA256 {
+		r = io.TeeReader(r, sum)
+	}
 	in := bufio.NewReaderSize(r, detectBytes)
 	head, _ := in.Peek(detectBytes) // an error comes again when it is read
 	if d.info, err = d.batch.Put(ctx, in, placement(o, head)); err != nil {
 		return nil, wireError("", err)
+	}
+	if o.SHA256 {
+		d.sha256 = hex.EncodeToString(sum.Sum(nil))
 	}
 	if err := d.findRecords(ctx, o); err != nil {
 		return nil, wireError("", err)
@@ -201,24 +217,6 @@ var mediaTypes = map[string]string{
 	selector.FormatNDJSON: "application/x-ndjson", selector.FormatCSV: "text/csv", selector.FormatText: "text/plain",
 }
 
-// Facts are what the producer of an artifact says of it. Empty strings are facts
-// not given.
-type Facts struct {
-	RunID         string
-	ToolCallID    string
-	SchemaVersion string
-	SourceID      string
-	SnapshotID    string
-	ObservedAt    time.Time
-	// Coverage says what the capture covers, as in {"region": "eu-west"}.
-	Coverage map[string]string
-	// Partial says that the capture lacks some of its coverage. A capture that is
-	// not partial is complete when it states a coverage, and unknown otherwise.
-	Partial bool
-	// ExpiresAt ends the artifact's availability; zero is never.
-	ExpiresAt time.Time
-}
-
 // Publish signs a manifest over a draft and makes the artifact visible. It ends
 // the draft, also when it fails. When it returns a reference, the artifact
 // survives a crash; the reference is returned only after every part of it is
@@ -238,14 +236,17 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 	if err != nil {
 		return none, wireError("trust.policy", err)
 	}
-	f.ExpiresAt = f.ExpiresAt.Truncate(time.Microsecond) // as the catalogue keeps it
-	predicate, err := s.predicate(d, f, by.key, now)
+	if err := f.settle(now); err != nil {
+		return none, err
+	}
+	f.ExpiresIn = 0
+	predicate, err := s.predicate(ctx, d, f, by.key, now)
 	if err != nil {
 		return none, wireError("", err)
 	}
 	object, m, err := sign(predicate, by)
 	if err != nil {
-		return none, wireError("", err)
+		return none, predicateError(err)
 	}
 	// Order: bytes and record map, then the envelope, then the row.
 	envelope, err := d.batch.Put(ctx, bytes.NewReader(object), cas.Auto)
@@ -280,87 +281,71 @@ func (s *Store) publish(ctx context.Context, b *cas.Batch, row catalogue.Artifac
 	return s.catalogue.PublishUnder(ctx, b.Lease(), row)
 }
 
-// predicate states a draft in the manifest's words.
-func (s *Store) predicate(d *Draft, f Facts, by manifest.PublicKey, now time.Time) (manifest.Predicate, error) {
-	var p manifest.Predicate
-	for _, n := range []struct{ what, name string }{
-		{"run", f.RunID}, {"source", f.SourceID},
-	} {
-		if n.name == "" {
-			continue
-		}
-		if err := manifest.CheckName(n.name); err != nil {
-			return p, wireError(n.what, err)
-		}
-	}
-	nonce, err := manifest.NewNonce(rand.Reader)
+// predicate states a draft and its facts in the manifest's words.
+func (s *Store) predicate(ctx context.Context, d *Draft, f Facts, by manifest.PublicKey, now time.Time) (manifest.Predicate, error) {
+	p, err := f.predicate(d.tenant)
 	if err != nil {
 		return p, err
 	}
-	status := "unknown"
-	switch {
-	case f.Partial:
-		status = "partial"
-	case len(f.Coverage) > 0:
-		status = "complete"
-	}
-	var coverage map[string]any
-	if len(f.Coverage) > 0 {
-		coverage = make(map[string]any, len(f.Coverage))
-		for k, v := range f.Coverage {
-			coverage[k] = v
+	if f.looksElsewhere() { // what is malformed is not looked for
+		if err := f.Check(PutOptions{Tenant: d.tenant}); err != nil {
+			return p, err
 		}
 	}
-	selectors := []string{manifest.SelectorByteRange}
-	var records *int64
+	if err := s.linkInputs(ctx, f.Caller, d.tenant, p.Lineage.Inputs); err != nil {
+		return p, err
+	}
+	if err := s.linkSuperseded(ctx, f.Caller, d.tenant, p.Supersedes); err != nil {
+		return p, err
+	}
+	if q := p.Lineage.Producer; q != nil && f.Producer.Arguments != nil {
+		digest, err := s.ArgumentsDigest(d.tenant, f.Producer.Arguments)
+		if err != nil {
+			return p, err
+		}
+		q.ArgumentsDigest = &digest
+	}
+	if p.Nonce, err = manifest.NewNonce(rand.Reader); err != nil {
+		return p, err
+	}
+	ref := &p.ArtifactRef
+	ref.ContentHash, ref.CreatedAt = "blake3:"+d.info.Root.String(), manifest.FormatTime(now)
+	ref.Retrieval = manifest.Retrieval{
+		Resolver: manifest.Resolver, Consistency: manifest.Consistency, Selectors: d.selectors(),
+	}
+	p.Bytes = manifest.Bytes{Size: d.info.Size, MediaType: d.media, Root: d.info.Root.String(), Tree: manifest.DefaultTree}
+	if d.sha256 != "" {
+		p.Bytes.Also = map[string]string{"sha256": d.sha256}
+	}
+	p.Issuer.KeyID, p.IssuedAt = by.Fingerprint(), manifest.FormatTime(now)
 	if d.mapped != nil {
-		records = &d.stats.Records
-		selectors = append(selectors, manifest.SelectorRecordRange)
+		if p.Records = recordsOf(d); ref.Completeness.Records == nil {
+			ref.Completeness.Records = &d.stats.Records
+		}
 	}
-	if d.layout.Format == selector.FormatJSON || d.media == mediaTypes[selector.FormatJSON] {
-		selectors = append(selectors, manifest.SelectorPointer)
+	if err := s.judge(ctx, d, f); err != nil {
+		return p, err
 	}
-	if d.mapped != nil {
-		selectors = append(selectors, manifest.SelectorQuery)
-	}
-	p = manifest.Predicate{
-		ArtifactRef: manifest.ArtifactRef{
-			ContentHash: "blake3:" + d.info.Root.String(), ToolCallID: optional(f.ToolCallID),
-			SchemaVersion: optional(f.SchemaVersion), CreatedAt: manifest.FormatTime(now),
-			SourceVersion: manifest.SourceVersion{
-				SourceID: optional(f.SourceID), SnapshotID: optional(f.SnapshotID), ObservedAt: optionalTime(f.ObservedAt),
-			},
-			Completeness: manifest.Completeness{Status: status, Coverage: coverage, Records: records},
-			Scope:        manifest.Scope{TenantID: d.tenant, RunID: optional(f.RunID)},
-			ExpiresAt:    optionalTime(f.ExpiresAt),
-			Retrieval: manifest.Retrieval{
-				Resolver: manifest.Resolver, Consistency: manifest.Consistency, Selectors: selectors,
-			},
-		},
-		Bytes: manifest.Bytes{
-			Size: d.info.Size, MediaType: d.media, Root: d.info.Root.String(), Tree: manifest.DefaultTree,
-		},
-		Lineage:  manifest.Lineage{Kind: "capture"},
-		Issuer:   manifest.Issuer{KeyID: by.Fingerprint()},
-		IssuedAt: manifest.FormatTime(now),
-		Nonce:    nonce,
-	}
-	if d.mapped != nil {
-		p.Records = recordsOf(d)
-	}
+	p.Schema = d.schema
 	return p, nil
 }
 
-func optional(s string) *string {
-	if s == "" {
-		return nil
+// selectors are the ways in which a draft's bytes can be read.
+func (d *Draft) selectors() []string {
+	list := []string{manifest.SelectorByteRange}
+	if d.mapped != nil {
+		list = append(list, manifest.SelectorRecordRange)
 	}
-	return &s
+	if d.isJSON() {
+		list = append(list, manifest.SelectorPointer)
+	}
+	if d.mapped != nil {
+		list = append(list, manifest.SelectorQuery)
+	}
+	return list
 }
 
-func optionalTime(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	return new(manifest.FormatTime(t))
+// isJSON reports whether the bytes are one JSON document.
+func (d *Draft) isJSON() bool {
+	return d.layout.Format == selector.FormatJSON || d.media == mediaTypes[selector.FormatJSON]
 }

@@ -161,7 +161,7 @@ not json
 func TestQuery(t *testing.T) {
 	s, _ := newStore(t)
 	id := put(t, s, []byte(events), leafproof.PutOptions{Records: "ndjson"},
-		leafproof.Facts{Coverage: map[string]string{"region": "eu-west"}, SourceID: "infra.events", SnapshotID: "s-1"})
+		leafproof.Facts{Coverage: map[string]any{"region": "eu-west"}, SourceID: "infra.events", SnapshotID: "s-1"})
 	for name, test := range map[string]struct {
 		where       string
 		rows        []int64
@@ -198,7 +198,7 @@ func TestQuery(t *testing.T) {
 func TestEmptyAnswer(t *testing.T) {
 	s, _ := newStore(t)
 	id := put(t, s, []byte(events), leafproof.PutOptions{Records: "ndjson"},
-		leafproof.Facts{Coverage: map[string]string{"region": "eu-west"}, SourceID: "infra.events", SnapshotID: "s-1"})
+		leafproof.Facts{Coverage: map[string]any{"region": "eu-west"}, SourceID: "infra.events", SnapshotID: "s-1"})
 	a, err := s.Query(t.Context(), leafproof.Owner, id, leafproof.Query{Where: `@.id == 99`}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -525,7 +525,7 @@ func TestCount(t *testing.T) {
 // TestResolveRef: a reference with any field changed is told by that field.
 func TestResolveRef(t *testing.T) {
 	s, _ := newStore(t)
-	id := put(t, s, []byte("x\n"), leafproof.PutOptions{}, leafproof.Facts{Coverage: map[string]string{"region": "eu"}})
+	id := put(t, s, []byte("x\n"), leafproof.PutOptions{}, leafproof.Facts{Coverage: map[string]any{"region": "eu"}})
 	st, err := s.Resolve(t.Context(), leafproof.Owner, id)
 	if err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func (d *demo) snapshot(name, snapshot string, events []byte, at string) (string
 	}
 	ref, err := d.store.Publish(d.ctx, draft, leafproof.Facts{
 		SourceID: "infra.incident-events", SnapshotID: snapshot, ObservedAt: observed, RunID: "run-7", ToolCallID: "call_incident_042",
-		Coverage: map[string]string{"region": "eu-west", "window": "04:00 to " + at},
+		Coverage: map[string]any{"region": "eu-west", "window": "04:00 to " + at},
 	})
 	if err != nil {
 		return "", err

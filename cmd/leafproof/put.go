@@ -68,8 +68,8 @@ func putCommand() *cobra.Command {
 	return cmd
 }
 
-func parseCoverage(pairs []string) (map[string]string, error) {
-	var out map[string]string
+func parseCoverage(pairs []string) (map[string]any, error) {
+	var out map[string]any
 	for _, p := range pairs {
 		k, v, ok := strings.Cut(p, "=")
 		if !ok || k == "" {
@@ -79,7 +79,7 @@ func parseCoverage(pairs []string) (map[string]string, error) {
 			return nil, usage("--coverage: %q is given twice", k)
 		}
 		if out == nil {
-			out = make(map[string]string)
+			out = make(map[string]any)
 		}
 		out[k] = v
 	}
