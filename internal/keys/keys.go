@@ -1,9 +1,9 @@
 // Package keys keeps Ed25519 signing keys in OpenSSH private key files, which
-// ssh-keygen and ssh-agent read too.
+// ssh-keygen and ssh-agent read too, and signs with those that an ssh-agent holds.
 //
 // A key file is a secret: its owner alone may read it, and [Load] refuses one
 // that others can read. The files have no passphrase; a key that must not lie on
-// a disk is held by another crypto.Signer.
+// a disk is held by an [Agent] or another crypto.Signer.
 package keys
 
 import (
@@ -34,8 +34,8 @@ const maxFile = 64 << 10
 
 // Error says which operation on which key file failed, and why.
 type Error struct {
-	Op   string // "generate", "marshal" or "load"
-	Path string // empty where there is no file
+	Op   string // "generate", "marshal", "load", "list" or "sign with"
+	Path string // the file, or the agent's socket; empty where there is none
 	Err  error  // the reason, never nil
 }
 
@@ -135,7 +135,12 @@ func parse(b []byte) (*Key, error) {
 	return fromPrivate(*private)
 }
 
+// fromPrivate checks that the two halves belong together: signatures under a key
+// whose file is damaged would verify under none, and give the secret away.
 func fromPrivate(private ed25519.PrivateKey) (*Key, error) {
+	if !private.Equal(ed25519.NewKeyFromSeed(private.Seed())) {
+		return nil, fmt.Errorf("%w: its two halves do not belong together", ErrFormat)
+	}
 	public, err := manifest.PublicKeyOf(private)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package keys_test
 import (
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/pem"
@@ -117,6 +118,13 @@ func TestLoadRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a, b := k.Signer.(ed25519.PrivateKey), make(ed25519.PrivateKey, ed25519.PrivateKeySize)
+	copy(b, a)
+	b[3] ^= 1 // in the secret half
+	halves, err := ssh.MarshalPrivateKey(b, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		content []byte
 		mode    os.FileMode
@@ -127,6 +135,7 @@ func TestLoadRefuses(t *testing.T) {
 		"world can read":  {text, 0o604, keys.ErrMode, "0604"},
 		"other type":      {pem.EncodeToMemory(block), 0o600, keys.ErrFormat, "ecdsa"},
 		"passphrase":      {pem.EncodeToMemory(locked), 0o600, keys.ErrFormat, "passphrase"},
+		"two halves":      {pem.EncodeToMemory(halves), 0o600, keys.ErrFormat, "do not belong together"},
 		"empty":           {nil, 0o600, keys.ErrFormat, ""},
 		"truncated":       {text[:len(text)/2], 0o600, keys.ErrFormat, ""},
 		"a public key":    {[]byte(k.Public.OpenSSHLine()), 0o600, keys.ErrFormat, ""},
