@@ -86,6 +86,10 @@ type SweepOptions struct {
 	Book Book
 	// Roots says what to keep.
 	Roots Roots
+	// Thorough, where set, says of which tenants every hole in a pack is closed,
+	// and not only where there are many: what nothing needs there is gone after the
+	// sweep.
+	Thorough func(Tenant) bool
 	// Patience is how long to wait for a living writer's acknowledgement of an
 	// epoch before its lease is lost; 0 is DefaultPatience. It is measured by a
 	// clock that nobody can set.

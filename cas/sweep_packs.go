@@ -17,7 +17,10 @@ type holes struct {
 }
 
 // worth reports whether a pack is better written anew or deleted.
-func (h holes) worth() bool { return h.keys == 0 || 100*h.live < packLive*(h.live+h.dead) }
+func (t *tenantSweep) worth(h holes) bool {
+	return h.keys == 0 || 100*h.live < packLive*(h.live+h.dead) ||
+		h.dead > 0 && t.o.Thorough != nil && t.o.Thorough(t.tenant)
+}
 
 // look reads a pack's footer.
 func (t *tenantSweep) look(ctx context.Context, name Name) (h holes, err error) {
@@ -57,7 +60,7 @@ func (t *tenantSweep) condemnPacks(ctx context.Context) error {
 			if err := t.keepPack(ctx, name, err); err != nil {
 				return err
 			}
-		case h.worth():
+		case t.worth(h):
 			candidates = append(candidates, name)
 		case h.size < smallPack:
 			small = append(small, name)
@@ -73,7 +76,7 @@ func (t *tenantSweep) condemnPacks(ctx context.Context) error {
 	}
 	var names []string
 	for _, name := range candidates {
-		if h, err := t.look(ctx, name); err == nil && h.worth() {
+		if h, err := t.look(ctx, name); err == nil && t.worth(h) {
 			names = append(names, name.String())
 		}
 	}
@@ -105,7 +108,7 @@ func (t *tenantSweep) deletePacks(ctx context.Context, names []Name) error {
 				return err
 			}
 			spared = append(spared, name.String())
-		case !h.worth() && h.size >= smallPack: // what it has is needed again
+		case !t.worth(h) && h.size >= smallPack: // what it has is needed again
 			spared = append(spared, name.String())
 		default:
 			rest = append(rest, name)
