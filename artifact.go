@@ -270,30 +270,3 @@ func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64
 	}
 	return out, after, nil
 }
-
-// Delete ends an artifact: from now on it is answered with artifact_deleted. Its
-// bytes stay on disk until [Store.GC] reclaims them.
-func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error {
-	if err := CheckID(id); err != nil {
-		return err
-	}
-	row, err := s.catalogue.Artifact(ctx, id)
-	if errors.Is(err, catalogue.ErrNotFound) {
-		return s.absent(ctx, who, id, gate.Delete)
-	}
-	if err != nil {
-		return wireError(id, err)
-	}
-	// Not find: an artifact that has expired or is damaged can be ended too.
-	if _, err := s.artifact(who, row, gate.Delete).permit(ctx); err != nil {
-		return err
-	}
-	if row.DeletedAt != nil {
-		return s.available(ctx, row)
-	}
-	now, err := s.catalogue.Now(ctx)
-	if err != nil {
-		return wireError(id, err)
-	}
-	return wireError(id, s.catalogue.Delete(ctx, id, reason, now))
-}

@@ -116,6 +116,7 @@ var wireTable = []struct {
 	{catalogue.ErrReadOnly, CodeStoreFull, Wait, true},
 	{catalogue.ErrBusy, CodeInternal, Wait, true},
 	{errManifest, CodeIntegrityFailed, Refetch, false},
+	{errStatement, CodeIntegrityFailed, Stop, false},
 	// Facts that no manifest can state, as in a media type without a slash.
 	{manifest.ErrMalformed, CodeSelectorInvalid, FixCall, false},
 	{manifest.ErrNotCanonical, CodeSelectorInvalid, FixCall, false},

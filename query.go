@@ -30,6 +30,9 @@ type Query struct {
 	Progress func(bytes int64)
 	// MaxRecords and MaxBytes bound what may be examined; 0 is no bound.
 	MaxRecords, MaxBytes int64
+	// Receipt, where set, is filled with the signed receipt of the answer, also of
+	// one that was cut short. The receipts of a query's pages form a chain.
+	Receipt *Statement
 }
 
 // A Row is one record that a query returned.
@@ -77,6 +80,10 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	if err != nil {
 		return nil, wireError("", err)
 	}
+	receipt, err := a.recorder(ctx, q.Receipt)
+	if err != nil {
+		return nil, wireError(id, err)
+	}
 	isJSON := a.layout().Format == selector.FormatJSON || a.layout().Format == selector.FormatNDJSON
 	// Rows pass a gated writer on their way to emit: it looks at the permit.
 	gated, err := gate.NewWriter(ctx, io.Discard, permit, a.request)
@@ -87,6 +94,9 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	if emit != nil {
 		give = func(rec int64, span selector.Span, b []byte) error {
 			if _, err := gated.Write(b); err != nil {
+				return err
+			}
+			if err := receipt.row(span, b); err != nil {
 				return err
 			}
 			return emit(Row{rec, span, b, isJSON})
@@ -111,6 +121,9 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 		answer.Cursor = selector.SealCursor(s.cursorKey, s.id[:8], binding, scan.Position, now.Add(cursorLife))
 	}
 	answer.Conclude()
+	if err := receipt.sign(ctx, permit, answer, asked{where: q.Where, limit: q.Limit, cursor: q.Cursor}); err != nil {
+		return nil, wireError(id, err)
+	}
 	return answer, incomplete(id, scan.Stop, scanErr)
 }
 

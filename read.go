@@ -24,6 +24,9 @@ type Selector struct {
 	// Whole makes the proof of a Pointer show the whole document: only then is the
 	// place proven, and not attested. It means nothing elsewhere.
 	Whole bool
+	// Receipt, where set, is filled with the signed receipt of the read, which the
+	// store keeps too: see [Store.Receipts]. It needs a key of the role receipt.
+	Receipt *Statement
 }
 
 // check refuses a selector that asks for two things.
@@ -65,14 +68,23 @@ func (s *Store) Read(ctx context.Context, who Caller, id string, sel Selector, w
 	if err != nil {
 		return nil, err
 	}
+	rec, err := a.recorder(ctx, sel.Receipt)
+	if err != nil {
+		return nil, wireError(id, err)
+	}
 	gated, err := gate.NewWriter(ctx, w, permit, a.request)
 	if err != nil {
 		return nil, wireError(id, err)
 	}
-	if err := p.write(gated, data); err != nil {
+	if err := p.write(rec.tee(gated), data); err != nil {
 		return nil, wireError(id, err)
 	}
-	return a.rangeAnswer(p), nil
+	answer := a.rangeAnswer(p)
+	rec.show(p.ranges...)
+	if err := rec.sign(ctx, permit, answer, asked{loose: p.records > 1}); err != nil {
+		return nil, wireError(id, err)
+	}
+	return answer, nil
 }
 
 // part is a resolved selector.
@@ -272,6 +284,9 @@ func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, 
 	permit, err := a.permit(ctx, b.Leaves().Bytes()...)
 	if err != nil {
 		return none, err
+	}
+	if err := a.proofReceipt(ctx, sel, permit, b, data); err != nil {
+		return none, wireError(id, err)
 	}
 	gated, err := gate.NewWriter(ctx, w, permit, a.request)
 	if err != nil {

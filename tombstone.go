@@ -1,0 +1,88 @@
+package leafproof
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"leafproof/cas"
+	"leafproof/internal/catalogue"
+	"leafproof/internal/gate"
+	"leafproof/manifest"
+	"leafproof/merkle"
+)
+
+// Delete ends an artifact: from now on it is answered with artifact_deleted. Its
+// bytes stay on disk until [Store.GC] reclaims them.
+//
+// A signed tombstone says so, first among the objects and then in the catalogue, so
+// that an artifact which was deleted stays deleted when the catalogue is lost and
+// made anew. A store without a key of the role tombstone deletes all the same, and
+// nothing is signed: see [Store.Tombstone].
+func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error {
+	// Not find: an artifact that has expired or is damaged can be ended too.
+	a, err := s.row(ctx, who, id, gate.Delete)
+	if err != nil {
+		return err
+	}
+	permit, err := a.permit(ctx)
+	if err != nil {
+		return err
+	}
+	if a.row.DeletedAt != nil {
+		return s.available(ctx, a.row)
+	}
+	now, err := s.catalogue.Now(ctx)
+	if err != nil {
+		return wireError(id, err)
+	}
+	by, err := s.speaker(manifest.RoleTombstone, &scope{a.row.Tenant, sourceOf(a.row)}, now)
+	if errors.Is(err, ErrNoKey) {
+		return wireError(id, s.catalogue.Delete(ctx, id, reason, now))
+	}
+	if err != nil {
+		return wireError(id, err)
+	}
+	return wireError(id, a.bury(ctx, by, permit.Epoch(), reason, now))
+}
+
+// bury signs a tombstone and ends the artifact by it.
+func (a *artifact) bury(ctx context.Context, by speaker, epoch int64, reason string, now time.Time) error {
+	head, err := headFor(a.row, by, now)
+	if err != nil {
+		return err
+	}
+	at := manifest.FormatTime(now)
+	row, _, err := signStatement(&manifest.Tombstone{
+		Head: head, RequestedBy: string(a.request.Principal), Reason: optional(reason), EffectiveAt: at,
+		Authority: manifest.Decided{Epoch: epoch, CheckedAt: at, MaxStaleMS: gate.Life.Milliseconds()},
+	}, by, now)
+	if err != nil {
+		return err
+	}
+	// What its record map is, only the manifest tells, which a sweep may take.
+	mapRoot, mapSize := a.recordMap(ctx)
+	s := a.store
+	end := func(lease string, row catalogue.Statement) error {
+		return s.catalogue.DeleteBy(ctx, lease, reason, now, row, mapRoot, mapSize)
+	}
+	err = s.enter(ctx, row, end)
+	if errors.Is(err, cas.ErrFull) {
+		// Whoever deletes to make room must be able to: the catalogue may have some.
+		err = end("", row)
+	}
+	return err
+}
+
+// recordMap is the artifact's record map; zero for none, or for a manifest that
+// cannot be read.
+func (a *artifact) recordMap(ctx context.Context) (root merkle.Root, size int64) {
+	_, m, err := a.store.load(ctx, a.row)
+	if err != nil || m.Predicate.Records == nil || m.Predicate.Records.Map == nil {
+		return root, 0
+	}
+	if root, err = merkle.ParseRoot(m.Predicate.Records.Map.Root); err != nil {
+		return merkle.Root{}, 0
+	}
+	return root, m.Predicate.Records.Map.Size
+}
