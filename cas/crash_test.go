@@ -37,8 +37,8 @@ type scenario struct {
 	run func(w *writer) error
 	// needs says without which flushes a crash must lose something.
 	needs crashfs.Sabotage
-	// races says that run starts goroutines of its own: no two runs are alike.
-	races bool
+	// leased gives the store a book, and roots: what is held is published.
+	leased bool
 }
 
 // both are the flushes that whoever writes an object needs.
@@ -98,7 +98,7 @@ var scenarios = []scenario{
 	{name: "chunked", needs: both, run: func(w *writer) error {
 		return errors.Join(w.put(150_000, cas.Chunked), w.put(40_000, cas.ChunkedRecords), w.put(150_000, cas.Chunked))
 	}},
-	{name: "chunked, streamed", needs: both, races: true, run: func(w *writer) error {
+	{name: "chunked, streamed", needs: both, run: func(w *writer) error {
 		cas.Stream(w.s, 30_000, 70_000)
 		return errors.Join(w.put(150_000, cas.ChunkedRecords), w.put(40_000, cas.ChunkedRecords), w.put(150_000, cas.ChunkedRecords))
 	}},
@@ -121,7 +121,10 @@ var scenarios = []scenario{
 				w.s.Compact(context.Background(), tenant))
 		},
 	},
-	{name: "two processes", needs: both, races: true, run: func(w *writer) error {
+	{name: "sweep", leased: true, needs: both, before: beforeSweep, run: func(w *writer) error {
+		return errors.Join(w.sweep(), w.publish(20_001), w.publish(2000, 2001), w.sweep())
+	}},
+	{name: "two processes", needs: both, run: func(w *writer) error {
 		other := &writer{fsys: w.fsys, s: cas.New(disk.New(w.fsys), cas.Options{}), told: w.told}
 		failed := make(chan error)
 		go func() {
@@ -147,6 +150,11 @@ type told struct {
 	mu    sync.Mutex
 	fates map[int]fate // by size: each size has one blob
 	bad   map[cas.Name]bool
+
+	// Of a store with leases: the catalogue, of which a commit is durable.
+	book   *book
+	roots  *published
+	sweeps bool // sweep whatever a crash leaves, and look at that too
 }
 
 func (o *told) set(f fate, sizes ...int) {
@@ -160,7 +168,11 @@ func (o *told) set(f fate, sizes ...int) {
 func (o *told) copy() *told {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return &told{fates: maps.Clone(o.fates), bad: maps.Clone(o.bad)}
+	c := &told{fates: maps.Clone(o.fates), bad: maps.Clone(o.bad)}
+	if o.book != nil {
+		c.book, c.roots, c.sweeps = o.book.fork(), o.roots.fork(), o.sweeps
+	}
+	return c
 }
 
 // doubt says that a write of these blobs begins: what was held stays held, and
@@ -183,7 +195,11 @@ type writer struct {
 }
 
 func newWriter(fsys *crashfs.FS, o *told) *writer {
-	return &writer{fsys, cas.New(disk.New(fsys), cas.Options{}), o}
+	opts := cas.Options{}
+	if o.book != nil {
+		opts.Leases = o.book
+	}
+	return &writer{fsys, cas.New(disk.New(fsys), opts), o}
 }
 
 // blobs are the bytes by size, byRoot the same by root.
@@ -326,6 +342,9 @@ func (o *told) check(fsys *crashfs.FS) []string {
 	problems := o.checkStore(fsys, s)
 	objects, problem := o.objects(fsys)
 	problems = append(problems, problem...)
+	if o.sweeps {
+		problems = append(problems, o.copy().checkSweep(fsys.Fork())...)
+	}
 	if err := s.Scan(context.Background(), tenant); err != nil {
 		problems = append(problems, err.Error())
 	}
@@ -362,8 +381,9 @@ func (o *told) checkStore(fsys *crashfs.FS, s *cas.Store) []string {
 	return problems
 }
 
-// half reports whether a blob that nobody was told of lacks its outboard and no
-// more: the one gets its name before the other. A put of the same bytes adds it.
+// half reports whether a blob that nobody was told of, or that nobody needs any
+// more, lacks its outboard and no more: the one gets its name before the other,
+// and a sweep may delete the other first. A put of the same bytes adds it.
 func half(fsys *crashfs.FS, size int, err error) bool {
 	b := disk.New(fsys)
 	there := func(kind cas.Kind) bool {
@@ -372,7 +392,8 @@ func half(fsys *crashfs.FS, size int, err error) bool {
 		}
 		return false
 	}
-	return errors.Is(err, cas.ErrCorrupt) && size > merkle.GroupSize && there(cas.KindBlob) && !there(cas.KindOutboard)
+	return errors.Is(err, cas.ErrCorrupt) && size > merkle.GroupSize && !there(cas.KindOutboard) &&
+		(there(cas.KindBlob) || there(cas.KindRecipe))
 }
 
 // objects checks each object that has a name, whether a caller knows of it or not.
@@ -444,12 +465,16 @@ var prepared sync.Map
 // start returns a writer on a store as run wants to find it.
 func (sc scenario) start(t testing.TB) *writer {
 	t.Helper()
+	fresh := &told{fates: map[int]fate{}, bad: map[cas.Name]bool{}}
+	if sc.leased {
+		fresh.book, fresh.roots = newBook(), new(published)
+	}
 	if sc.before == nil {
-		return newWriter(crashfs.New(), &told{fates: map[int]fate{}, bad: map[cas.Name]bool{}})
+		return newWriter(crashfs.New(), fresh)
 	}
 	base, ok := prepared.Load(sc.name)
 	if !ok {
-		w := newWriter(crashfs.New(), &told{fates: map[int]fate{}, bad: map[cas.Name]bool{}})
+		w := newWriter(crashfs.New(), fresh)
 		if err := sc.before(w); err != nil {
 			t.Fatal(err)
 		}
@@ -465,6 +490,8 @@ const changes = crashfs.Mutations | crashfs.Flushes
 // run makes the history once and cuts it after each operation.
 func (r *rig) run(t *testing.T, sabotage crashfs.Sabotage) {
 	w := r.start(t)
+	defer w.s.Close()
+	w.told.sweeps = r.recovers && w.told.book != nil
 	w.fsys.Sabotage(sabotage)
 	w.fsys.Observe(func(o crashfs.Operation) {
 		if o.Op&changes == 0 || r.failed() {
@@ -506,6 +533,7 @@ func (r *rig) cut(fsys *crashfs.FS, o *told, when string) {
 	// and then there is a crash.
 	fork := fsys.Fork()
 	next := newWriter(fork, o.copy())
+	defer next.s.Close()
 	if err := r.scenario.run(next); err != nil {
 		r.note(when+", killed, then another process", []string{err.Error()})
 	}
@@ -517,6 +545,7 @@ func (r *rig) cut(fsys *crashfs.FS, o *told, when string) {
 // would, and cuts it at a random operation and at its end.
 func (r *rig) goOn(left *crashfs.FS, o *told, when string, seed uint64) {
 	w := newWriter(left, o.copy())
+	defer w.s.Close()
 	cutAt := 1 + rand.New(rand.NewPCG(seed, 3)).Int64N(60)
 	var changed atomic.Int64
 	left.Observe(func(op crashfs.Operation) {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 
@@ -15,23 +17,62 @@ import (
 )
 
 // book is a catalogue in memory as a sweep's book, in which a test can let
-// writers die.
+// writers die. It can be copied, as it stands after each change.
 type book struct {
-	*catalogue.Memory
+	memory *catalogue.Memory
 
 	mu    sync.Mutex
 	next  int
 	dead  map[string]bool
-	sweep func() // called at each claim
+	log   []func(*catalogue.Memory) // all changes, in order
+	sweep func()                    // called at each claim
 }
 
-func newBook() *book { return &book{Memory: catalogue.NewMemory(), dead: make(map[string]bool)} }
+func newBook() *book { return &book{memory: catalogue.NewMemory(), dead: make(map[string]bool)} }
 
-func lease(err error) error {
-	if errors.Is(err, catalogue.ErrLease) {
-		return fmt.Errorf("%w: %w", cas.ErrLease, err)
+// fork returns what another process finds when this one has died.
+func (b *book) fork() *book {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f := newBook()
+	f.next, f.log = b.next, slices.Clone(b.log)
+	for _, change := range f.log {
+		change(f.memory)
 	}
+	f.killAll()
+	return f
+}
+
+// killAll lets all leases' processes die.
+func (b *book) killAll() {
+	list, _ := b.memory.Holders(context.Background())
+	for _, h := range list {
+		b.dead[h.Lease] = true
+	}
+}
+
+// change makes a change, and notes it if it was made.
+func change[T any](b *book, ctx ctx, op func(context.Context, *catalogue.Memory) (T, error)) (T, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out, err := op(ctx, b.memory)
+	if err == nil {
+		b.log = append(b.log, func(m *catalogue.Memory) { _, _ = op(context.Background(), m) })
+	}
+	if errors.Is(err, catalogue.ErrLease) {
+		err = fmt.Errorf("%w: %w", cas.ErrLease, err)
+	}
+	return out, err
+}
+
+// changeOnly is change for what returns nothing else.
+func changeOnly(b *book, ctx ctx, op func(context.Context, *catalogue.Memory) error) error {
+	_, err := change(b, ctx, func(ctx context.Context, m *catalogue.Memory) (struct{}, error) { return struct{}{}, op(ctx, m) })
 	return err
+}
+
+func (b *book) enter(ctx ctx, id string) error {
+	return changeOnly(b, ctx, func(ctx context.Context, m *catalogue.Memory) error { return m.Enter(ctx, id) })
 }
 
 func (b *book) OpenLease(ctx ctx) (string, error) {
@@ -39,25 +80,58 @@ func (b *book) OpenLease(ctx ctx) (string, error) {
 	b.next++
 	id := fmt.Sprint("lease ", b.next)
 	b.mu.Unlock()
-	return id, b.Enter(ctx, id)
+	return id, b.enter(ctx, id)
 }
 
-func (b *book) CloseLease(ctx ctx, id string) error { return b.Leave(ctx, id) }
+func (b *book) CloseLease(ctx ctx, id string) error {
+	return changeOnly(b, ctx, func(ctx context.Context, m *catalogue.Memory) error { return m.Leave(ctx, id) })
+}
+
+func (b *book) View(ctx ctx, have int64) (int64, []string, error) { return b.memory.View(ctx, have) }
 
 func (b *book) Acknowledge(ctx ctx, id string, epoch int64, spared []string) error {
-	return lease(b.Memory.Acknowledge(ctx, id, epoch, spared))
+	return changeOnly(b, ctx, func(ctx context.Context, m *catalogue.Memory) error { return m.Acknowledge(ctx, id, epoch, spared) })
+}
+
+func (b *book) Advance(ctx ctx) (int64, error) {
+	return change(b, ctx, func(ctx context.Context, m *catalogue.Memory) (int64, error) { return m.Advance(ctx) })
+}
+
+func (b *book) Lose(ctx ctx, id string) error {
+	return changeOnly(b, ctx, func(ctx context.Context, m *catalogue.Memory) error { return m.Lose(ctx, id) })
+}
+
+func (b *book) Condemn(ctx ctx, names []string) error {
+	names = slices.Clone(names)
+	return changeOnly(b, ctx, func(ctx context.Context, m *catalogue.Memory) error { return m.Condemn(ctx, names) })
+}
+
+func (b *book) Condemned(ctx ctx, before int64, after string, limit int) ([]string, error) {
+	return b.memory.Condemned(ctx, before, after, limit)
+}
+
+func (b *book) Pardon(ctx ctx, names []string) error {
+	names = slices.Clone(names)
+	return changeOnly(b, ctx, func(ctx context.Context, m *catalogue.Memory) error { return m.Pardon(ctx, names) })
 }
 
 func (b *book) Claim(ctx ctx, id string, before int64, names []string) ([]string, error) {
 	if b.sweep != nil {
 		b.sweep()
 	}
-	names, err := b.Memory.Claim(ctx, id, before, names)
-	return names, lease(err)
+	names = slices.Clone(names)
+	return change(b, ctx, func(ctx context.Context, m *catalogue.Memory) ([]string, error) {
+		return m.Claim(ctx, id, before, names)
+	})
+}
+
+func (b *book) Forget(ctx ctx, id string, names []string) error {
+	names = slices.Clone(names)
+	return changeOnly(b, ctx, func(ctx context.Context, m *catalogue.Memory) error { return m.Forget(ctx, id, names) })
 }
 
 func (b *book) Holders(ctx ctx) ([]cas.Holder, error) {
-	list, err := b.Memory.Holders(ctx)
+	list, err := b.memory.Holders(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []cas.Holder
@@ -96,7 +170,7 @@ func (p *published) Roots(_ ctx, t cas.Tenant, after int64, keep func(...merkle.
 func (p *published) publish(b *book, lease string, roots ...merkle.Root) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list, err := b.Memory.Holders(context.Background())
+	list, err := b.memory.Holders(context.Background())
 	if err != nil {
 		return err
 	}
@@ -116,6 +190,13 @@ func (p *published) end(i int) {
 		p.gone = make(map[int]bool)
 	}
 	p.gone[i] = true
+}
+
+// fork returns a copy.
+func (p *published) fork() *published {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &published{list: slices.Clone(p.list), gone: maps.Clone(p.gone), fail: p.fail}
 }
 
 // swept is a store that can be swept.

@@ -26,7 +26,7 @@ import (
 func TestSweepLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSwept(t, memory.New())
-		if err := s.book.Enter(t.Context(), "stopped"); err != nil {
+		if err := s.book.enter(t.Context(), "stopped"); err != nil {
 			t.Fatal(err)
 		}
 		begin := time.Now()
