@@ -2,6 +2,7 @@
 """Verify an excerpt of a blob against its BLAKE3 root, with nothing but Python.
 
 usage: verify.py [--bao] [-o OUT] ROOT FILE [A:B]
+       verify.py --bundle STATEMENT [-o OUT] FILE.proof
 
 ROOT is the root in 64 lower-case hexadecimal digits, as b3sum prints it. FILE
 (- is standard input) is a detached slice file, which begins with "lps1", or else
@@ -12,13 +13,24 @@ too. With A:B a detached slice file must hold exactly the leaves of those bytes.
 -o writes the verified bytes to OUT (- is standard output), once all of them are
 verified: those in A:B, or without it all leaves that the file was made for.
 
+--bundle checks the excerpt in a bundle against STATEMENT, a file with the signed
+statement that somebody's signature was found to cover: docs/VERIFY.md has the
+lines for that. It looks at no signature itself, and takes nothing on trust from
+the bundle. -o writes what was claimed: byte ranges, or records and the value at a
+pointer, each of these with a newline behind it. Of a value whose document is not
+in the bundle it proves the bytes and says that the place is not shown.
+
 exit status: 0 verified; 3 it does not match the root or is malformed; 64 usage;
 1 a file cannot be read or written.
 
-This is a second implementation, from the descriptions of BLAKE3, Bao and lps1
-alone. It is slow (about half a megabyte a second) and meant to be read.
+This is a second implementation, from the descriptions of BLAKE3, Bao, lps1, lpr1
+and the bundle alone. It is slow (about half a megabyte a second), holds in memory
+what it verifies, and is meant to be read.
 """
 
+import base64
+import io
+import json
 import sys
 
 LEAF = 1024
@@ -228,22 +240,223 @@ def verify(f, root, wanted, force_bao):
     return b"".join(out), size, walk.proven
 
 
+# Bundles.
+
+def parse(data, what):
+    """The JSON value in data, which has no name twice in one object."""
+    def members(pairs):
+        if len(dict(pairs)) != len(pairs):
+            raise Refused("%s has a name twice" % what)
+        return dict(pairs)
+    try:
+        return json.loads(data, object_pairs_hook=members)
+    except (ValueError, RecursionError) as e:
+        raise Refused("%s is not JSON: %s" % (what, e))
+
+
+def prove(section, root, size, selected):
+    """Return {leaf: verified bytes} of a body over the leaves selected."""
+    r = Reader(io.BytesIO(section))
+    if r.size() != size:
+        raise Refused("a section is about a blob of another size")
+    if not selected or selected[-1][1] > leaf_count(size):
+        raise Refused("a section selects leaves that there are not")
+    walk = Walk(r, root, size, selected, GROUP)
+    if r.f.read(1):
+        raise Refused("bytes follow the end of a section")
+    return {(offset + i) // LEAF: data[i:i + LEAF]
+            for offset, data in walk.pieces for i in range(0, len(data), LEAF)}
+
+
+def cover(size, ranges):
+    """The leaves of byte ranges in ascending order, as ranges that do not touch."""
+    out = []
+    for a, b in ranges:
+        first, end = leaves_of(size, a, b)
+        if out and first <= out[-1][1]:
+            out[-1] = (out[-1][0], max(out[-1][1], end))
+        else:
+            out.append((first, end))
+    return out
+
+
+def span_bytes(leaves, a, b):
+    """The bytes a:b out of verified leaves."""
+    data = b"".join(leaves[n] for n in range(a // LEAF, -(-b // LEAF)))
+    return data[a % LEAF:a % LEAF + b - a]
+
+
+class Map:
+    """The pages of a record map, verified: which bytes each record is."""
+
+    def __init__(self, leaves, first, root, size, records):
+        head = leaves[0]
+        number = lambda at, n=8: int.from_bytes(head[at:at + n], "little")
+        if head[:8] != b"LFPRMAP1" or head[8:40] != root or number(40) != size or number(80) != records:
+            raise Refused("the record map is of another artifact")
+        self.spans = {}
+        page, following = first, None
+        while page in leaves:
+            following = self.page(leaves[page], following)
+            page += 1
+
+    def page(self, data, following):
+        r = Reader(io.BytesIO(data[20:]))
+        number, end = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:16], "little")
+        if following is not None and following != (number, end):
+            raise Refused("two pages of the record map do not continue each other")
+        for _ in range(int.from_bytes(data[16:18], "little")):
+            start = end + r.varint()
+            end = start + r.varint()
+            self.spans[number] = (start, end)
+            number += 1
+        return number, end
+
+
+class Pointer:
+    """Where the value at a JSON Pointer stands in a document, in bytes."""
+
+    def __init__(self, document, pointer):
+        if pointer and pointer[0] != "/":
+            raise Refused("%r is not a JSON Pointer" % pointer)
+        self.text = document.decode("latin-1")  # one character is one byte
+        self.tokens = [t.replace("~1", "/").replace("~0", "~") for t in pointer.split("/")[1:]]
+        self.decoder = json.JSONDecoder(parse_constant=self.constant)
+        self.found = None
+        begin = self.space(3 if document[:3] == b"\xef\xbb\xbf" else 0)
+        try:
+            if self.space(self.value(begin, 0)) != len(self.text):
+                raise Refused("the document is not one JSON value")
+        except (ValueError, IndexError, RecursionError) as e:
+            raise Refused("the document is not JSON: %s" % e)
+        if self.found is None:
+            raise Refused("nothing stands at %s" % pointer)
+
+    @staticmethod
+    def constant(name):
+        raise ValueError("%s is no JSON value" % name)
+
+    def space(self, at):
+        while at < len(self.text) and self.text[at] in " \t\n\r":
+            at += 1
+        return at
+
+    def value(self, at, depth):
+        """Read the value at a place, depth tokens into the pointer; give its end."""
+        end = self.decoder.raw_decode(self.text, at)[1]
+        if depth == len(self.tokens):
+            self.found = (at, end)
+        elif self.text[at] in "[{":
+            self.inside(at, depth)
+        return end
+
+    def inside(self, at, depth):
+        token, array = self.tokens[depth], self.text[at] == "["
+        index = seen = 0
+        at = self.space(at + 1)
+        while self.text[at] not in "]}":
+            hit = array and token == str(index)
+            if not array:
+                start, at = at, self.decoder.raw_decode(self.text, at)[1]
+                name = json.loads(self.text[start:at].encode("latin-1").decode("utf-8", "replace"))
+                hit = name == token
+                at = self.space(self.space(at) + 1)
+            seen += hit
+            if seen > 1:
+                raise Refused("the name %s stands twice" % token)
+            at = self.value(at, depth + 1) if hit else self.decoder.raw_decode(self.text, at)[1]
+            at = self.space(at)
+            at, index = self.space(at + (self.text[at] == ",")), index + 1
+
+
+def verify_bundle(f, payload):
+    """Return what the bundle proves of the signed statement: claim, bytes, place."""
+    statement = parse(payload, "the statement")
+    if (statement.get("_type"), statement.get("predicateType")) != \
+            ("https://in-toto.io/Statement/v1", "urn:x-leafproof:manifest/v1"):
+        raise Refused("the statement is no manifest")
+    said = statement["predicate"]
+    size, root = said["bytes"]["size"], bytes.fromhex(said["bytes"]["root"])
+    if not f.readline(86).startswith(b"leafproof bundle v1 "):
+        raise Refused("it is no bundle")
+    header = parse(f.readline((4 << 20) + 1), "the header")
+    if base64.b64decode(header["manifest"]["payload"]) != payload:
+        raise Refused("the bundle is about another statement")
+    if header["ref"] != said["artifact_ref"]:
+        raise Refused("its reference is not the signed one")
+    if len(header["claims"]) != 1:
+        raise Refused("it has not exactly one claim")
+    claim = header["claims"][0]
+    sections, kind = claim["sections"], claim["kind"]
+    body = {}
+    for name in ("map", "proof", "document"):
+        if name in sections:
+            n = sections[name]["length"]
+            body[name] = Reader(f).take(n)
+    if f.read(1):
+        raise Refused("bytes follow its sections")
+    if kind != "records" and claim["size"] != size:
+        raise Refused("its claim is about another size")
+    if kind == "records":
+        return verify_records(claim, body, said, root, size)
+    ranges = [tuple(r) for r in claim["ranges"]]
+    if any(not 0 <= a <= b <= size for a, b in ranges) or \
+            any(x[1] >= y[0] for x, y in zip(ranges, ranges[1:])):
+        raise Refused("its ranges are not sorted, apart and inside the artifact")
+    if kind == "bytes":
+        leaves = prove(body["proof"], root, size, cover(size, ranges))
+        text = "bytes " + ", ".join("%d:%d" % r for r in ranges)
+        return text, b"".join(span_bytes(leaves, a, b) for a, b in ranges), "proven"
+    if kind != "pointer" or len(ranges) != 1:
+        raise Refused("its claim is of no known kind")
+    (a, b), = ranges
+    text = "pointer %r at bytes %d:%d" % (claim["pointer"], a, b)
+    if "document" not in body:
+        leaves = prove(body["proof"], root, size, cover(size, ranges))
+        return text, span_bytes(leaves, a, b) + b"\n", "not shown"
+    leaves = prove(body["document"], root, size, [(0, leaf_count(size))])
+    if Pointer(span_bytes(leaves, 0, size), claim["pointer"]).found != (a, b):
+        raise Refused("another value stands at %s" % claim["pointer"])
+    return text, span_bytes(leaves, a, b) + b"\n", "proven"
+
+
+def verify_records(claim, body, said, root, size):
+    records, (a, b) = said["records"], claim["range"]
+    if not 0 <= a < b <= records["count"]:
+        raise Refused("it claims records that there are not")
+    chosen = [tuple(r) for r in claim["sections"]["map"]["leaves"]]
+    pages = prove(body["map"], bytes.fromhex(records["map"]["root"]), records["map"]["size"], chosen)
+    first = min((n for n in pages if n), default=1)
+    spans = Map(pages, first, root, size, records["count"]).spans
+    try:
+        wanted = [spans[n] for n in range(a, b)]
+    except KeyError as e:
+        raise Refused("its pages do not hold record %s" % e)
+    leaves = prove(body["proof"], root, size, cover(size, wanted))
+    out = b"".join(span_bytes(leaves, x, y) + b"\n" for x, y in wanted)
+    return "records %d:%d" % (a, b), out, "as far as the signer's word counts"
+
+
 # The command.
 
 def usage(why):
-    sys.stderr.write("verify.py: %s\nusage: verify.py [--bao] [-o OUT] ROOT FILE [A:B]\n" % why)
+    sys.stderr.write("verify.py: %s\nusage: verify.py [--bao] [-o OUT] ROOT FILE [A:B]\n"
+                     "       verify.py --bundle STATEMENT [-o OUT] FILE.proof\n" % why)
     sys.exit(64)
 
 
 def parse_args(args):
-    out, force_bao, rest = None, False, []
+    out, force_bao, statement, rest = None, False, None, []
     args = list(args)
     while args:
         arg = args.pop(0)
-        if arg == "-o":
+        if arg in ("-o", "--bundle"):
             if not args:
-                usage("-o needs a file")
-            out = args.pop(0)
+                usage("%s needs a file" % arg)
+            if arg == "-o":
+                out = args.pop(0)
+            else:
+                statement = args.pop(0)
         elif arg == "--bao":
             force_bao = True
         elif arg in ("-h", "--help"):
@@ -253,6 +466,10 @@ def parse_args(args):
             usage("unknown option %s" % arg)
         else:
             rest.append(arg)
+    if statement is not None:
+        if force_bao or len(rest) != 1:
+            usage("--bundle needs one bundle and nothing else")
+        return statement, rest[0], None, out, None
     if len(rest) not in (2, 3):
         usage("a root and a file are needed")
     if len(rest[0]) != 64 or set(rest[0]) - set("0123456789abcdef"):
@@ -269,13 +486,21 @@ def parse_args(args):
 def main(args):
     root, name, wanted, out, force_bao = parse_args(args)
     try:
-        if name == "-":
+        if force_bao is None:
+            with open(root, "rb") as s, open(name, "rb") as f:
+                claim, data, place = verify_bundle(f, s.read())
+        elif name == "-":
             data, size, proven = verify(sys.stdin.buffer, root, wanted, force_bao)
         else:
             with open(name, "rb") as f:
                 data, size, proven = verify(f, root, wanted, force_bao)
     except Refused as e:
         sys.stderr.write("verify.py: %s: refused: %s\n" % (name, e))
+        return 3
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        if force_bao is not None:
+            raise
+        sys.stderr.write("verify.py: %s: refused: it is not spelled as a bundle: %r\n" % (name, e))
         return 3
     except OSError as e:
         sys.stderr.write("verify.py: %s: %s\n" % (name, e.strerror or e))
@@ -288,8 +513,11 @@ def main(args):
             with open(out, "wb") as f:
                 f.write(data)
         report = sys.stderr if out == "-" else sys.stdout
-        report.write("%d bytes verified; size %d, %s\n"
-                     % (len(data), size, "proven" if proven else "not proven"))
+        if force_bao is None:
+            report.write("%s verified: %d bytes; place %s\n" % (claim, len(data), place))
+        else:
+            report.write("%d bytes verified; size %d, %s\n"
+                         % (len(data), size, "proven" if proven else "not proven"))
         report.flush()
     except OSError as e:
         sys.stderr.write("verify.py: %s: %s\n" % (out or "standard output", e.strerror or e))
