@@ -1,9 +1,6 @@
 package selector
 
-import (
-	"bytes"
-	"unicode/utf8"
-)
+import "unicode/utf8"
 
 // Evaluator decides one condition for record after record. It keeps room from
 // one record to the next, so it serves one goroutine; make one for each.
@@ -43,135 +40,353 @@ func (w *Where) Eval(record []byte, l Layout) Outcome {
 
 // evaluator decides one condition for record after record.
 type evaluator struct {
-	where  *Where
-	layout Layout
-	column int64 // csv: which column, or one of the two below
-	scan   scanner
-	walk   walk
-	hit    Outcome
-	a, b   []byte // room
+	where *Where
+	look  *lookup
 }
+
+func newEvaluator(w *Where, l Layout) *evaluator {
+	return &evaluator{where: w, look: newLookup(w.plan, l)}
+}
+
+// eval decides the condition for one record.
+func (e *evaluator) eval(record []byte) Outcome {
+	if !e.look.checked(record) || !e.look.load(record, false) {
+		return Undecidable
+	}
+	return e.decide(e.where.expr)
+}
+
+// trusted decides the condition for a record that was validated.
+func (e *evaluator) trusted(record []byte) Outcome {
+	if !e.look.load(record, true) {
+		return Undecidable
+	}
+	return e.decide(e.where.expr)
+}
+
+// decide decides an expression outside filter selectors.
+func (e *evaluator) decide(x *expr) Outcome {
+	switch x.op {
+	case opAnd, opOr:
+		stop := Unmatched
+		if x.op == opOr {
+			stop = Matched
+		}
+		got := negate(stop)
+		for _, k := range x.kids {
+			switch e.decide(k) {
+			case stop:
+				return stop
+			case Undecidable:
+				got = Undecidable
+			}
+		}
+		return got
+	case opNot:
+		return negate(e.decide(x.kids[0]))
+	}
+	if e.where.hidden != nil && e.where.hidden[x.atom] {
+		return Undecidable
+	}
+	return e.look.atom(x)
+}
+
+// lookup has the values of one record that a plan asks for.
+type lookup struct {
+	layout  Layout
+	finder  finder
+	walk    walker
+	check   checker
+	plain   []bool // by atom: slots are enough
+	columns []int  // csv: by slot, which column; or noColumn or sameNameTwice
+	last    int64  // csv: the last column that is wanted
+
+	record  []byte
+	top     int    // json: where the value begins
+	trusted bool   // the record was validated
+	treed   bool   // walk has the record
+	json    []byte // a row or line as JSON, for walk
+	text    []byte // room for the fields of a row
+	fields  []span // csv, text: by slot, in text; start -1 for none
+}
+
+// span is a part of a byte slice.
+type span struct{ start, end int }
 
 const (
 	noColumn      = -1 // no such column: the value is missing
 	sameNameTwice = -2 // two columns have the name
 )
 
-func newEvaluator(w *Where, l Layout) *evaluator {
-	e := &evaluator{where: w, layout: l, a: make([]byte, 0, 256), b: make([]byte, 0, 256)}
-	e.walk = walk{s: &e.scan, path: w.path, hit: e.take, scratch: make([]byte, 0, 64)}
-	e.column = e.csvColumn()
-	return e
+func newLookup(p *plan, l Layout) *lookup {
+	k := &lookup{layout: l, finder: newFinder(p), plain: p.plain}
+	k.walk.room = newRoom(l.Limits)
+	if l.Format == FormatCSV || l.Format == FormatText {
+		k.rows(p)
+	}
+	return k
 }
 
-// csvColumn finds the column that the path names.
-func (e *evaluator) csvColumn() int64 {
-	if len(e.where.path) != 1 {
+// rows finds the columns that the plan's slots stand for.
+func (k *lookup) rows(p *plan) {
+	k.fields = make([]span, p.slots)
+	k.columns = make([]int, p.slots)
+	k.last = noColumn
+	csv := k.layout.Format == FormatCSV
+	easy := make([]bool, p.slots)
+	for i := range p.nodes {
+		n := &p.nodes[i]
+		if n.slot < 0 {
+			continue
+		}
+		k.columns[n.slot] = noColumn
+		easy[n.slot] = !csv
+		for _, kid := range p.nodes[0].kids {
+			if csv && int(kid) == i {
+				c := k.layout.Dialect.column(&n.sel)
+				k.columns[n.slot], easy[n.slot] = c, true
+				k.last = max(k.last, int64(c))
+			}
+		}
+	}
+	k.plain = make([]bool, len(p.plain))
+	for i, a := range p.atoms {
+		k.plain[i] = p.plain[i]
+		for _, o := range a.operands() {
+			for o.kind == fromLength {
+				o = o.arg
+			}
+			k.plain[i] = k.plain[i] && (o.query == nil || o.slot >= 0 && easy[o.slot])
+		}
+	}
+}
+
+// column returns the column that a step from the record enters.
+func (d *Dialect) column(s *sel) int {
+	if !d.Header {
+		if s.kind != selName && s.index >= 0 && s.index <= 1<<31 {
+			return int(s.index)
+		}
 		return noColumn
 	}
-	st, d := e.where.path[0], e.layout.Dialect
-	if !d.Header {
-		if st.index < 0 {
-			return noColumn
-		}
-		return st.index
-	}
-	found := int64(noColumn)
+	found := noColumn
 	for i, name := range d.Columns {
-		if st.named && name == st.name {
+		if s.kind != selIndex && name == s.name {
 			if found != noColumn {
 				return sameNameTwice
 			}
-			found = int64(i)
+			found = i
 		}
 	}
 	return found
 }
 
-// eval decides the condition for one record.
-func (e *evaluator) eval(record []byte) Outcome {
-	if e.where.redacted || int64(len(record)) > e.layout.Limits.Record || !utf8.Valid(record) {
-		return Undecidable
+// checked reports whether a record is one value of its format, is UTF-8 and
+// within the limits of depth and size.
+func (k *lookup) checked(record []byte) bool {
+	if int64(len(record)) > k.layout.Limits.Record || !utf8.Valid(record) {
+		return false
 	}
-	switch e.layout.Format {
+	switch k.layout.Format {
 	case FormatNDJSON, FormatJSON:
-		return e.json(record)
+		return k.check.document(record, int(k.layout.Limits.Depth))
+	}
+	return true
+}
+
+// load looks at a record. It returns false where the record cannot be decided.
+func (k *lookup) load(record []byte, trusted bool) bool {
+	k.record, k.trusted, k.treed = record, trusted, false
+	switch k.layout.Format {
+	case FormatNDJSON, FormatJSON:
+		k.top = skipSpace(record, 0)
+		return k.top < len(record) && (len(k.finder.at) == 0 || k.finder.run(record, k.top, trusted))
 	case FormatCSV:
-		return e.csv(record)
+		return k.row()
 	case FormatText:
-		if len(e.where.path) > 0 {
-			return Unmatched // a line has no members
+		for s := range k.fields {
+			k.fields[s] = span{-1, -1}
 		}
-		return e.where.text(record)
-	}
-	return Undecidable
-}
-
-// trusted decides the condition for a record that was validated.
-func (e *evaluator) trusted(record []byte) Outcome { return e.quick(record) }
-
-func (e *evaluator) json(record []byte) Outcome {
-	e.scan.reset(record, int(e.layout.Limits.Depth))
-	e.walk.found, e.walk.twice, e.hit = false, false, Unmatched
-	if err := e.walk.run(); err != nil || e.walk.twice {
-		return Undecidable
-	}
-	return e.hit // Unmatched where nothing was found: missing equals nothing
-}
-
-// take decides the condition for the selected value and takes it.
-func (e *evaluator) take(t token) error {
-	e.hit = e.value(t)
-	_, err := e.scan.skip(t)
-	return err
-}
-
-func (e *evaluator) value(t token) Outcome {
-	w := e.where
-	switch t.kind {
-	case '"':
-		s, ok := unquote(e.scan.buf[t.start:t.end], e.a)
-		if !ok {
-			return Undecidable // a lone surrogate
+		if s := k.finder.plan.nodes[0].slot; s >= 0 {
+			k.fields[s] = span{0, len(record)}
 		}
-		return w.text(s)
-	case '0':
-		n, ok := parseDecimal(e.scan.buf[t.start:t.end], e.b, e.layout.Limits)
-		if !ok {
-			return Undecidable
-		}
-		return outcome(w.op == opEquals && w.lit.kind == '0' && n.equal(w.lit.num))
+		k.text = record
+		return true
 	}
-	return outcome(w.op == opEquals && w.lit.kind == t.kind)
+	return false
 }
 
-// text decides the condition for a string value.
-func (w *Where) text(s []byte) Outcome {
-	if w.lit.kind != '"' {
-		return Unmatched
+// row takes the fields of a row that slots stand for.
+func (k *lookup) row() bool {
+	for s := range k.fields {
+		k.fields[s] = span{-1, -1}
 	}
-	if w.op == opContains {
-		return outcome(bytes.Contains(s, []byte(w.lit.text)))
-	}
-	return outcome(string(s) == w.lit.text)
-}
-
-func outcome(is bool) Outcome {
-	if is {
-		return Matched
-	}
-	return Unmatched
-}
-
-func (e *evaluator) csv(record []byte) Outcome {
-	got := Unmatched
-	ok := csvRow(record, e.layout.Dialect, max(e.column, 0), func(i int64, value []byte) {
-		if i == e.column {
-			got = e.where.text(value)
+	k.text = k.text[:0]
+	return csvRow(k.record, k.layout.Dialect, max(k.last, 0), func(i int64, v []byte) {
+		for s, c := range k.columns {
+			if int64(c) == i {
+				k.fields[s] = span{len(k.text), len(k.text) + len(v)}
+				k.text = append(k.text, v...)
+			}
 		}
 	})
-	if !ok || e.column == sameNameTwice {
+}
+
+// slot returns a slot's value.
+func (k *lookup) slot(s int) value {
+	if k.fields != nil {
+		f := k.fields[s]
+		switch {
+		case k.columns[s] == sameNameTwice:
+			return value{kind: kindUndecidable}
+		case f.start < 0:
+			return value{}
+		}
+		return textValue(k.text[f.start:f.end])
+	}
+	switch at := k.finder.at[s]; at {
+	case slotMissing:
+		return value{}
+	case slotAmbiguous:
+		return value{kind: kindUndecidable}
+	default:
+		return rawValue(k.record, at)
+	}
+}
+
+// atom decides an atom for the record.
+func (k *lookup) atom(e *expr) Outcome {
+	if !k.plain[e.atom] {
+		return k.ask(e)
+	}
+	if e.op == opExists {
+		switch k.slot(e.a.slot).kind {
+		case kindNothing:
+			return Unmatched
+		case kindUndecidable:
+			return Undecidable
+		}
+		return Matched
+	}
+	a, b := k.operand(e.a), k.operand(e.b)
+	if e.b.kind == fromLiteral && a.raw != nil {
+		if got, ok := k.quick(e, &a); ok {
+			return got
+		}
+	}
+	return k.walk.decide(e, &a, &b)
+}
+
+// quick decides the commonest comparisons of a value as it stands with a
+// literal, without decoding it.
+func (k *lookup) quick(e *expr, a *value) (got Outcome, ok bool) {
+	lit := &e.b.lit
+	switch {
+	case lit.kind == '"' && a.kind == '"' && e.op == opEq && lit.asIs:
+		n := len(lit.bytes)
+		rest := a.raw[1:]
+		if len(rest) > n && rest[n] == '"' && string(rest[:n]) == lit.text {
+			return Matched, true
+		}
+		end, escaped := stringEnd(a.raw, 1)
+		return Unmatched, end > 0 && !escaped
+	case lit.kind == '0' && a.kind == '0' && lit.isSmall && e.op != opContains:
+		n, small := smallNumber(a.raw)
+		if !small {
+			return 0, false
+		}
+		switch e.op {
+		case opEq:
+			return outcome(n == lit.small), true
+		case opNe:
+			return outcome(n != lit.small), true
+		case opLt:
+			return outcome(n < lit.small), true
+		case opLe:
+			return outcome(n <= lit.small), true
+		case opGt:
+			return outcome(n > lit.small), true
+		case opGe:
+			return outcome(n >= lit.small), true
+		}
+	case a.kind != lit.kind && e.op == opEq && k.trusted:
+		return Unmatched, true
+	}
+	return 0, false
+}
+
+// operand returns an operand's value, for an atom that slots are enough for.
+func (k *lookup) operand(o *operand) value {
+	switch o.kind {
+	case fromLiteral:
+		return o.lit.value()
+	case fromLength:
+		v := k.operand(o.arg)
+		return k.walk.length(&v)
+	case fromCount:
+		switch v := k.slot(o.slot); v.kind {
+		case kindUndecidable:
+			return v
+		case kindNothing:
+			return numberValue(0)
+		}
+		return numberValue(1)
+	}
+	return k.slot(o.slot)
+}
+
+// ask decides an atom with queries of the record's tree.
+func (k *lookup) ask(e *expr) Outcome {
+	if !k.tree() {
 		return Undecidable
 	}
+	w := &k.walk
+	clear(w.memo)
+	w.allow(MaxVisits + MaxVisitsPerByte*int64(len(w.tree.b)))
+	got := w.holds(e, w.root)
 	return got
+}
+
+// tree makes the record's tree, unless it is there.
+func (k *lookup) tree() bool {
+	if k.treed {
+		return true
+	}
+	b, top := k.record, k.top
+	k.walk.trusted = k.trusted
+	if k.fields != nil {
+		k.walk.trusted = false // the columns of a header were not validated
+		k.json, top = k.rowJSON(k.json[:0]), 0
+		b = k.json
+	}
+	k.walk.root = ref{pos: top}
+	k.treed = k.walk.tree.build(b, top)
+	return k.treed
+}
+
+// rowJSON writes a row or line as the JSON value that queries take it for: an
+// object of columns, or without a header an array of fields; a string.
+func (k *lookup) rowJSON(dst []byte) []byte {
+	if k.layout.Format == FormatText {
+		return appendString(dst, string(k.record))
+	}
+	d := k.layout.Dialect
+	open, close := byte('['), byte(']')
+	if d.Header {
+		open, close = '{', '}'
+	}
+	dst = append(dst, open)
+	csvRow(k.record, d, 1<<62, func(i int64, v []byte) {
+		if d.Header {
+			if i >= int64(len(d.Columns)) {
+				return
+			}
+			dst = append(appendString(dst, d.Columns[i]), ':')
+		}
+		dst = append(appendString(dst, string(v)), ',')
+	})
+	if dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
+	}
+	return append(dst, close)
 }

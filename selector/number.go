@@ -2,6 +2,7 @@ package selector
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 )
 
@@ -11,6 +12,39 @@ type decimal struct {
 	neg    bool
 	digits []byte
 	exp    int64
+}
+
+// numberEnd returns where the number that begins at i ends, as the grammar of
+// RFC 8259 section 6 has it; where it is none, the place of the fault and false.
+func numberEnd[T string | []byte](s T, i int) (int, bool) {
+	digits := func() bool {
+		begin := i
+		for i < len(s) && s[i] >= '0' && s[i] <= '9' {
+			i++
+		}
+		return i > begin
+	}
+	if i < len(s) && s[i] == '-' {
+		i++
+	}
+	if i < len(s) && s[i] == '0' {
+		i++
+	} else if !digits() {
+		return i, false
+	}
+	if i < len(s) && s[i] == '.' {
+		if i++; !digits() {
+			return i, false
+		}
+	}
+	if i < len(s) && s[i]|0x20 == 'e' {
+		if i++; i < len(s) && (s[i] == '+' || s[i] == '-') {
+			i++
+		}
+		ok := digits()
+		return i, ok
+	}
+	return i, true
 }
 
 // parseDecimal reads a JSON number. ok is false where it is beyond the limits.
@@ -66,9 +100,73 @@ func parseExponent(p []byte) int64 {
 	return e
 }
 
+// small returns a number that is an integer of up to 18 digits.
+func (d decimal) small() (n int64, ok bool) {
+	if d.exp < int64(len(d.digits)) || d.exp > 18 {
+		return 0, len(d.digits) == 0
+	}
+	for i := range d.exp {
+		n *= 10
+		if i < int64(len(d.digits)) {
+			n += int64(d.digits[i] - '0')
+		}
+	}
+	if d.neg {
+		n = -n
+	}
+	return n, true
+}
+
+// smallNumber reads a JSON number that is written as an integer of up to 18
+// digits, at the beginning of raw.
+func smallNumber(raw []byte) (n int64, ok bool) {
+	i := 0
+	if raw[0] == '-' {
+		i = 1
+	}
+	begin := i
+	for i < len(raw) && raw[i]-'0' <= 9 {
+		n = n*10 + int64(raw[i]-'0')
+		if i++; i-begin > 18 {
+			return 0, false
+		}
+	}
+	if i == begin || i < len(raw) && !scalarEnd[raw[i]] {
+		return 0, false
+	}
+	if begin == 1 {
+		n = -n
+	}
+	return n, true
+}
+
 // equal reports whether two numbers are the same value.
 func (d decimal) equal(o decimal) bool {
 	return d.neg == o.neg && d.exp == o.exp && bytes.Equal(d.digits, o.digits)
+}
+
+// compare orders two numbers by value: -1, 0 or 1.
+func (d decimal) compare(o decimal) int {
+	switch {
+	case d.sign() != o.sign():
+		return cmp.Compare(d.sign(), o.sign())
+	case d.sign() < 0:
+		d, o = o, d
+	}
+	if c := cmp.Compare(d.exp, o.exp); c != 0 {
+		return c
+	}
+	return bytes.Compare(d.digits, o.digits) // without trailing zeros, so a prefix is less
+}
+
+func (d decimal) sign() int {
+	switch {
+	case len(d.digits) == 0:
+		return 0
+	case d.neg:
+		return -1
+	}
+	return 1
 }
 
 // String returns the one spelling of the number in a normalised query: plain

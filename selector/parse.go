@@ -1,279 +1,89 @@
 package selector
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// maxWhere is the longest condition that is read, in bytes.
-const maxWhere = 64 << 10
+// The limits of what is parsed. An expression beyond them is an ErrSelector.
+const (
+	MaxExpression      = 64 << 10  // bytes of a condition, path or pointer
+	MaxExpressionDepth = 128       // nested parentheses, filters and functions
+	maxInteger         = 1<<53 - 1 // of an index or a slice (RFC 9535 section 2.1)
+)
 
-// ParseWhere reads a condition: the short form {"field": POINTER, "equals":
-// LITERAL} or {"field": POINTER, "contains": STRING}, or an RFC 9535 comparison
-// of a singular query with a literal, as in @.status == "open". Other RFC 9535
-// expressions are refused with ErrSelector, "not supported yet", naming the
-// place; a literal beyond [DefaultLimits] is refused too.
-func ParseWhere(s string) (*Where, error) {
+// parser reads RFC 9535's expressions and paths.
+type parser struct {
+	op    string // for errors: "where" or "path"
+	s     string
+	pos   int
+	depth int
+	ids   int // queries from $ inside filters
+}
+
+func newParser(op, s string) (*parser, error) {
 	switch {
-	case len(s) > maxWhere:
-		return nil, fail("where", maxWhere, ErrSelector, "longer than %d bytes", maxWhere)
+	case len(s) > MaxExpression:
+		return nil, fail(op, MaxExpression, ErrSelector, "longer than %d bytes", MaxExpression)
 	case !utf8.ValidString(s):
-		return nil, fail("where", int64(invalidUTF8([]byte(s))), ErrSelector, "not valid UTF-8")
+		return nil, fail(op, int64(invalidUTF8([]byte(s))), ErrSelector, "not valid UTF-8")
 	}
-	p := &whereParser{s: s}
-	p.space()
-	if p.peek() == '{' {
-		return parseShort(s)
-	}
-	return p.comparison()
+	return &parser{op: op, s: s}, nil
 }
 
-// parseShort reads {"field":…, "equals"|"contains":…}.
-func parseShort(s string) (*Where, error) {
-	sc := scanBytes([]byte(s), 8)
-	w := &Where{}
-	bad := func(at int64, format string, args ...any) (*Where, error) {
-		return nil, fail("where", at, ErrSelector, format, args...)
-	}
-	fieldSeen := false
-	for t, err := sc.next(); ; {
-		if err == nil {
-			t, err = sc.next()
-		}
-		if err == nil && t.kind == '}' {
-			_, err = sc.next()
-			if err == nil {
-				break
-			}
-		}
-		var v token
-		if err == nil {
-			v, err = sc.next()
-		}
-		if err != nil {
-			e, ok := err.(*Error)
-			if !ok {
-				return nil, err
-			}
-			return bad(e.Offset, "%v: %s", e.Err, e.Detail)
-		}
-		name, _ := unquote([]byte(s[t.start:t.end]), nil)
-		switch name := string(name); {
-		case name == "field" && !fieldSeen:
-			text, ok := stringAt(s, v)
-			if !ok {
-				return bad(v.start, `"field" is not a string`)
-			}
-			if w.path, err = parsePointer(text); err != nil {
-				return bad(v.start, `"field": %s`, err.(*Error).Detail)
-			}
-			fieldSeen = true
-		case (name == "equals" || name == "contains") && w.op == "":
-			w.op = opEquals
-			if name == "contains" {
-				w.op = opContains
-			}
-			if w.lit, err = shortLiteral(s, v, w.op); err != nil {
-				return nil, err
-			}
-		default:
-			return bad(t.start, `%q here: the short form is {"field":…, "equals":…} or {"field":…, "contains":…}`, name)
-		}
-	}
-	if !fieldSeen || w.op == "" {
-		return bad(0, `the short form needs "field" and "equals" or "contains"`)
-	}
-	return w, nil
+func (p *parser) bad(format string, args ...any) error { return p.badAt(p.pos, format, args...) }
+
+func (p *parser) badAt(at int, format string, args ...any) error {
+	return fail(p.op, int64(at), ErrSelector, format, args...)
 }
 
-// stringAt decodes the string token v.
-func stringAt(s string, v token) (string, bool) {
-	if v.kind != '"' {
-		return "", false
+// enter counts one level of nesting; leave takes it back.
+func (p *parser) enter() error {
+	if p.depth++; p.depth > MaxExpressionDepth {
+		return p.bad("nested more than %d levels", MaxExpressionDepth)
 	}
-	text, ok := unquote([]byte(s[v.start:v.end]), nil)
-	return string(text), ok
+	return nil
 }
 
-// shortLiteral reads the constant of a short form.
-func shortLiteral(s string, v token, op string) (l literal, err error) {
-	l.kind = v.kind
-	ok := true
-	switch v.kind {
-	case '"':
-		l.text, ok = stringAt(s, v)
-		if !ok {
-			return l, fail("where", v.start, ErrSelector, "a lone surrogate")
-		}
-	case '0':
-		l.num, ok = parseDecimal([]byte(s[v.start:v.end]), nil, DefaultLimits)
-		if !ok {
-			return l, fail("where", v.start, ErrSelector, "a number beyond %d digits or 10^%d", DefaultLimits.Digits, DefaultLimits.Exponent)
-		}
-	case '{', '[':
-		return l, fail("where", v.start, ErrSelector, "not supported yet: comparing with an array or object")
-	}
-	if op == opContains && v.kind != '"' {
-		return l, fail("where", v.start, ErrSelector, `"contains" takes a string`)
-	}
-	return l, nil
-}
-
-// whereParser reads an RFC 9535 expression.
-type whereParser struct {
-	s   string
-	pos int
-}
-
-func (p *whereParser) bad(format string, args ...any) error {
-	return fail("where", int64(p.pos), ErrSelector, format, args...)
-}
-
-func (p *whereParser) later(what string) error { return p.bad("not supported yet: %s", what) }
+func (p *parser) leave() { p.depth-- }
 
 // peek returns the next byte; 0 at the end.
-func (p *whereParser) peek() byte {
+func (p *parser) peek() byte {
 	if p.pos < len(p.s) {
 		return p.s[p.pos]
 	}
 	return 0
 }
 
-func (p *whereParser) space() {
+func (p *parser) space() {
 	for p.pos < len(p.s) && strings.IndexByte(" \t\r\n", p.s[p.pos]) >= 0 {
 		p.pos++
 	}
 }
 
+// next reports whether word is next.
+func (p *parser) next(word string) bool { return strings.HasPrefix(p.s[p.pos:], word) }
+
 // take takes word if it is next.
-func (p *whereParser) take(word string) bool {
-	if strings.HasPrefix(p.s[p.pos:], word) {
+func (p *parser) take(word string) bool {
+	if p.next(word) {
 		p.pos += len(word)
 		return true
 	}
 	return false
 }
 
-// comparison reads one comparison and the end.
-func (p *whereParser) comparison() (*Where, error) {
-	w := &Where{op: opEquals}
-	err := p.side(w, true)
-	if err == nil {
-		err = p.operator()
-	}
-	if err == nil {
-		err = p.side(w, w.lit.kind != 0)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p.space()
-	switch {
-	case p.pos == len(p.s):
-		return w, nil
-	case strings.HasPrefix(p.s[p.pos:], "&&") || strings.HasPrefix(p.s[p.pos:], "||"):
-		return nil, p.later("more than one comparison (" + p.s[p.pos:p.pos+2] + ")")
-	}
-	return nil, p.bad("unexpected %q", p.rest())
-}
-
 // rest returns the beginning of what is left, for an error.
-func (p *whereParser) rest() string {
-	r := []rune(p.s[p.pos:])
-	if len(r) > 12 {
-		return string(r[:12]) + "…"
-	}
-	return string(r)
-}
-
-// side reads one side of the comparison: a singular query (where one is still
-// wanted) or a literal.
-func (p *whereParser) side(w *Where, query bool) (err error) {
-	p.space()
-	switch c := p.peek(); {
-	case c == '@' && query:
-		p.pos++
-		w.path, err = p.segments()
-		return err
-	case c == '@':
-		return p.later("comparing two queries")
-	case w.lit.kind != 0:
-		return p.bad("want a query that begins with @, not %q", p.rest())
-	case c == '$':
-		return p.later("a query from the root, $; the record is @")
-	case c == '!':
-		return p.later("negation")
-	case c == '(':
-		return p.later("parentheses")
-	case c == 0:
-		return p.bad("unexpected end")
-	case c == '"' || c == '\'':
-		w.lit.kind = '"'
-		w.lit.text, err = p.str()
-		return err
-	case c == '-' || c >= '0' && c <= '9':
-		w.lit.kind = '0'
-		w.lit.num, err = p.number()
-		return err
-	}
-	for _, word := range []string{"true", "false", "null"} {
-		if p.take(word) {
-			w.lit.kind = word[0]
-			if nameByte(p.peek(), false) {
-				return p.bad("unexpected %q", p.rest())
-			}
-			return nil
+func (p *parser) rest() string {
+	rest := p.s[p.pos:]
+	n := 0
+	for i := range rest {
+		if n++; n > 12 {
+			return rest[:i] + "…"
 		}
 	}
-	if i := strings.IndexFunc(p.s[p.pos:], func(r rune) bool { return r > 127 || !nameByte(byte(r), false) }); i > 0 && p.s[p.pos+i] == '(' {
-		return p.later("the function " + p.s[p.pos:p.pos+i] + "()")
-	}
-	return p.bad("want @ or a literal, not %q; a field is written @.name", p.rest())
-}
-
-// operator reads ==.
-func (p *whereParser) operator() error {
-	p.space()
-	if p.take("==") {
-		return nil
-	}
-	for _, op := range []string{"!=", "<=", ">=", "<", ">"} {
-		if strings.HasPrefix(p.s[p.pos:], op) {
-			return p.later("the operator " + op)
-		}
-	}
-	if p.peek() == 0 || strings.HasPrefix(p.s[p.pos:], "&&") || strings.HasPrefix(p.s[p.pos:], "||") {
-		return p.later("a test without a comparison")
-	}
-	return p.bad("want ==, not %q", p.rest())
-}
-
-// segments reads the segments of a singular query.
-func (p *whereParser) segments() (path []step, err error) {
-	for {
-		begin := p.pos
-		p.space()
-		var st step
-		switch {
-		case strings.HasPrefix(p.s[p.pos:], ".."):
-			return nil, p.later("descendants (..)")
-		case strings.HasPrefix(p.s[p.pos:], ".*"):
-			return nil, p.later("wildcards (.*)")
-		case p.take("."):
-			st, err = p.shorthand()
-		case p.take("["):
-			st, err = p.bracket()
-		default:
-			p.pos = begin
-			return path, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		path = append(path, st)
-	}
+	return rest
 }
 
 // nameByte reports whether c may stand in a member-name-shorthand.
@@ -281,77 +91,55 @@ func nameByte(c byte, first bool) bool {
 	return c == '_' || c >= 0x80 || c|0x20 >= 'a' && c|0x20 <= 'z' || !first && c >= '0' && c <= '9'
 }
 
-// shorthand reads the name behind a dot.
-func (p *whereParser) shorthand() (step, error) {
-	begin := p.pos
-	for p.pos < len(p.s) && nameByte(p.s[p.pos], p.pos == begin) {
-		p.pos++
-	}
-	if p.pos == begin {
-		return step{}, p.bad("want a name behind the dot; other names are written @['name']")
-	}
-	return step{name: p.s[begin:p.pos], index: -1, named: true}, nil
-}
-
-// bracket reads a name or an index and the closing bracket.
-func (p *whereParser) bracket() (st step, err error) {
-	p.space()
-	switch c := p.peek(); {
-	case c == '"' || c == '\'':
-		st = step{index: -1, named: true}
-		st.name, err = p.str()
-	case c == '-':
-		return st, p.later("an index from the end")
-	case c >= '0' && c <= '9':
-		begin := p.pos
-		for p.peek() >= '0' && p.peek() <= '9' {
-			p.pos++
-		}
-		if st.index = arrayIndex(p.s[begin:p.pos]); st.index < 0 || st.index > 1<<53-1 {
-			p.pos = begin
-			return st, p.bad("an index with leading zeros or beyond 2^53")
-		}
-	case c == '*' || c == '?' || c == ':':
-		return st, p.later(fmt.Sprintf("the selector %c", c))
-	default:
-		return st, p.bad("want a quoted name or an index, not %q", p.rest())
-	}
-	if err != nil {
-		return st, err
-	}
-	p.space()
-	if p.peek() == ':' || p.peek() == ',' {
-		return st, p.later("slices and several selectors")
-	}
-	if !p.take("]") {
-		return st, p.bad("want ], not %q", p.rest())
-	}
-	return st, nil
-}
-
 // number reads a number literal.
-func (p *whereParser) number() (decimal, error) {
+func (p *parser) number() (decimal, error) {
 	begin := p.pos
-	sc := scanBytes([]byte(p.s[p.pos:]), 0)
-	if err := sc.number(); err != nil {
-		p.pos += sc.pos
+	end, ok := numberEnd(p.s, p.pos)
+	if p.pos = end; !ok {
 		return decimal{}, p.bad("not a number")
 	}
-	p.pos += sc.pos
 	if nameByte(p.peek(), false) || p.peek() == '.' {
 		return decimal{}, p.bad("unexpected %q behind a number", p.rest())
 	}
 	n, ok := parseDecimal([]byte(p.s[begin:p.pos]), nil, DefaultLimits)
 	if !ok {
-		p.pos = begin
-		return n, p.bad("a number beyond %d digits or 10^%d", DefaultLimits.Digits, DefaultLimits.Exponent)
+		return n, p.badAt(begin, "a number beyond %d digits or 10^%d", DefaultLimits.Digits, DefaultLimits.Exponent)
 	}
 	return n, nil
 }
 
+// integer reads an index or a part of a slice (RFC 9535's int).
+func (p *parser) integer() (int64, error) {
+	begin := p.pos
+	p.take("-")
+	digits := p.pos
+	for p.peek() >= '0' && p.peek() <= '9' {
+		p.pos++
+	}
+	text := p.s[begin:p.pos]
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case p.pos == digits:
+		return 0, p.badAt(begin, "want an integer, not %q", p.s[begin:min(len(p.s), begin+1)])
+	case p.s[digits] == '0' && text != "0":
+		return 0, p.badAt(begin, "an index with leading zeros or beyond 2^53: %s", cut(text))
+	case err != nil || n > maxInteger || n < -maxInteger:
+		return 0, p.badAt(begin, "an index with leading zeros or beyond 2^53: %s", cut(text))
+	}
+	return n, nil
+}
+
+// cut shortens ASCII text for an error.
+func cut(s string) string {
+	if len(s) > 24 {
+		return s[:24] + "…"
+	}
+	return s
+}
+
 // str reads a string literal in single or double quotes (RFC 9535 section
 // 2.3.1.1): JSON's escapes, and the quote itself behind a backslash.
-func (p *whereParser) str() (string, error) {
+func (p *parser) str() (string, error) {
 	quote := p.s[p.pos]
 	p.pos++
 	var out []byte
@@ -388,7 +176,7 @@ func (p *whereParser) str() (string, error) {
 
 // escapeLen returns the length of the escape at the position, a surrogate pair
 // taken as one; 0 if it is none.
-func (p *whereParser) escapeLen(quote byte) int {
+func (p *parser) escapeLen(quote byte) int {
 	s := p.s[p.pos:]
 	if len(s) < 2 {
 		return 0

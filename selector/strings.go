@@ -11,8 +11,11 @@ import (
 // ok is false for a lone surrogate or invalid UTF-8: such a string has no code
 // points to compare. Without escapes the result aliases raw; otherwise it
 // stands in scratch.
-func unquote(raw, scratch []byte) (s []byte, ok bool) {
-	raw = raw[1 : len(raw)-1]
+func unquote(raw, scratch []byte) (s []byte, ok bool) { return unescape(raw[1:len(raw)-1], scratch) }
+
+// unescape is unquote for what stands between the quotes. Where the grammar was
+// not checked after all, ok may be false for that reason.
+func unescape(raw, scratch []byte) (s []byte, ok bool) {
 	i := bytes.IndexByte(raw, '\\')
 	if i < 0 {
 		return raw, utf8.Valid(raw)
@@ -20,6 +23,9 @@ func unquote(raw, scratch []byte) (s []byte, ok bool) {
 	out := scratch[:0]
 	for i >= 0 {
 		out = append(out, raw[:i]...)
+		if i+1 >= len(raw) {
+			return nil, false
+		}
 		c := raw[i+1]
 		raw = raw[i+2:]
 		switch c {
@@ -35,6 +41,9 @@ func unquote(raw, scratch []byte) (s []byte, ok bool) {
 			out = append(out, '\t')
 		case 'u':
 			r := hex4(raw)
+			if r < 0 {
+				return nil, false
+			}
 			raw = raw[4:]
 			if utf16.IsSurrogate(r) {
 				if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {

@@ -1,11 +1,8 @@
 package selector
 
 import (
-	"encoding/base32"
-	"strconv"
+	"slices"
 	"strings"
-
-	"leafproof/merkle"
 )
 
 // Outcome is what a condition says about one record.
@@ -30,133 +27,171 @@ func (o Outcome) String() string {
 	return "undecidable"
 }
 
-// The operators of a comparison.
-const (
-	opEquals   = "eq"
-	opContains = "contains"
-)
-
-// literal is the constant of a comparison.
-type literal struct {
-	kind byte // as a token's: '"', '0', 't', 'f', 'n'
-	text string
-	num  decimal
-}
-
 // Where is a parsed condition on one record.
 type Where struct {
-	op       string
-	path     []step
-	lit      literal
-	redacted bool
+	expr   *expr
+	plan   *plan
+	hidden []bool // by atom: a redaction makes it undecidable; nil: none
 }
 
+// ParseWhere reads a condition: an RFC 9535 logical expression in which @ is
+// the record, and so is $, as in @.status == "open" && @.sev >= 3; or the short
+// form {"field": POINTER, "equals": LITERAL} or {"field": POINTER, "contains":
+// STRING}, where contains means that the field is a string with STRING in it.
+//
+// It fails with ErrSelector, naming the place, for anything else, for what is
+// not well-typed, and beyond [MaxExpression], [MaxExpressionDepth],
+// [MaxPattern] and, with a number, [DefaultLimits].
+func ParseWhere(s string) (*Where, error) {
+	p, err := newParser("where", s)
+	if err != nil {
+		return nil, err
+	}
+	p.space()
+	var e *expr
+	if p.peek() == '{' {
+		e, err = p.short()
+	} else if e, err = p.or(); err == nil {
+		if p.space(); p.pos < len(p.s) {
+			err = p.bad("unexpected %q", p.rest())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newWhere(e), nil
+}
+
+func newWhere(e *expr) *Where { return &Where{expr: e, plan: newPlan(e)} }
+
 // WithRedactions returns the condition for an artifact whose producer removed
-// or masked the values at paths, JSON Pointers into a record: a condition on
-// such a field, or on one within or around it, is undecidable for every record.
+// or masked the values at paths, JSON Pointers into a record: what is asked of
+// such a field, or of one within or around it, is undecidable for every record.
+// With && and || the rest of the condition may still decide.
 func (w *Where) WithRedactions(paths []string) *Where {
 	out := *w
-	field := w.Field() + "/"
-	for _, p := range paths {
-		if strings.HasPrefix(field, p+"/") || strings.HasPrefix(p+"/", field) {
-			out.redacted = true
+	out.hidden = slices.Clone(w.hidden)
+	for _, pointer := range paths {
+		path, err := parsePointer(pointer)
+		if err != nil {
+			continue // it names no field of any record
+		}
+		for i, a := range w.plan.atoms {
+			if !touches(a, path) {
+				continue
+			}
+			if out.hidden == nil {
+				out.hidden = make([]bool, len(w.plan.atoms))
+			}
+			out.hidden[i] = true
 		}
 	}
 	return &out
 }
 
+// RedactedBy reports whether a redaction of the value at pointer leaves nothing
+// of the condition that could be decided for any record.
+func (w *Where) RedactedBy(pointer string) bool {
+	r := w.WithRedactions([]string{pointer})
+	return r.hidden != nil && !slices.Contains(r.hidden, false)
+}
+
+// touches reports whether an atom may read the value at path, or one within or
+// around it.
+func touches(a *expr, path []step) bool {
+	for _, o := range a.operands() {
+		if q := o.source(); q != nil && q.touches(path, path) {
+			return true
+		}
+	}
+	return false
+}
+
+// touches is touches for a query; from $ it begins at root, the whole path from
+// the record, otherwise at path.
+func (q *query) touches(root, path []step) bool {
+	if q.root {
+		path = root
+	}
+	for _, seg := range q.segs {
+		if len(path) == 0 || seg.descend {
+			return true
+		}
+		enters := false
+		for i := range seg.sels {
+			s := &seg.sels[i]
+			if s.filter != nil && s.filter.touches(root, path[1:]) {
+				return true
+			}
+			enters = enters || s.mayEnter(path[0])
+		}
+		if !enters {
+			return false
+		}
+		path = path[1:]
+	}
+	return true
+}
+
+// touches is touches for a filter whose @ stands at path, and at other values
+// beside it.
+func (e *expr) touches(root, path []step) bool {
+	found := false
+	var visit func(*expr)
+	visit = func(a *expr) {
+		for _, o := range a.operands() {
+			if q := o.source(); q != nil {
+				found = found || q.touches(root, path)
+			}
+		}
+	}
+	e.atoms(visit)
+	return found
+}
+
+// mayEnter reports whether a selector may select what a step selects.
+func (s *sel) mayEnter(st step) bool {
+	switch s.kind {
+	case selName:
+		return s.name == st.name
+	case selToken:
+		return s.name == st.name
+	case selIndex:
+		return st.index >= 0 && (s.index < 0 || s.index == st.index)
+	case selSlice:
+		return st.index >= 0
+	}
+	return true
+}
+
 // Fields returns the JSON Pointers that the condition reads, in the order in
 // which they are first written and each once; for a query that may select
-// several values, the pointer up to the first step that does.
-func (w *Where) Fields() []string { return []string{w.Field()} }
-
-// RedactedBy reports whether a redaction of the value at pointer makes the
-// condition undecidable for every record.
-func (w *Where) RedactedBy(pointer string) bool { return w.WithRedactions([]string{pointer}).redacted }
-
-// Field returns the JSON Pointer that the condition reads.
-func (w *Where) Field() string { return pointerText(w.path) }
-
-// Normalised returns the query in its one spelling: canonical JSON of strings,
-// arrays and objects, with the engine's version, the format and the order, but
-// no limit or budget.
-func (w *Where) Normalised(l Layout) []byte {
-	b := appendText([]byte(`{"at":`), l.Pointer)
-	if l.Format == FormatCSV {
-		b = appendText(append(b, `,"dialect":{"delimiter":`...), l.Dialect.Delimiter)
-		b = appendText(append(b, `,"header":`...), strconv.FormatBool(l.Dialect.Header))
-		b = appendText(append(b, `,"quote":`...), l.Dialect.Quote)
-		b = append(b, '}')
-	}
-	b = appendText(append(b, `,"engine":`...), EngineVersion)
-	b = appendText(append(b, `,"format":`...), l.Format)
-	b = append(b, `,"order":["`+OrderDocument+`"],"where":["`+w.op+`",`...)
-	b = append(appendPath(b, w.path), ',')
-	return append(w.lit.append(b), `]}`...)
-}
-
-// appendPath appends a path as the JSON Pointer that means the same, or, where
-// a step is only a name or only an index, as ["path", ["k", name] | ["i", n]…].
-func appendPath(b []byte, path []step) []byte {
-	native := true
-	for _, st := range path {
-		native = native && st.named && st.index == arrayIndex(st.name)
-	}
-	if native {
-		return appendText(b, pointerText(path))
-	}
-	b = append(b, `["path"`...)
-	for _, st := range path {
-		if st.named {
-			b = append(appendText(append(b, `,["k",`...), st.name), ']')
-		} else {
-			b = append(appendInt(append(b, `,["i",`...), st.index), ']')
+// several values, or goes by an index from the end, the pointer up to that
+// step.
+func (w *Where) Fields() []string {
+	var list []string
+	for _, a := range w.plan.atoms {
+		for _, o := range a.operands() {
+			if q := o.source(); q != nil {
+				if p := q.pointer(); !slices.Contains(list, p) {
+					list = append(list, p)
+				}
+			}
 		}
 	}
-	return append(b, ']')
+	return list
 }
 
-// append appends the literal as ["s", text], ["n", minimal decimal], ["true"],
-// ["false"] or ["null"].
-func (l literal) append(b []byte) []byte {
-	switch l.kind {
-	case '"':
-		if !canonicalText(l.text) {
-			return appendText(b, l.text) // ["x", hex]
+// pointer returns the JSON Pointer of a query, up to the first step that has
+// none.
+func (q *query) pointer() string {
+	var b strings.Builder
+	for _, seg := range q.segs {
+		s := &seg.sels[0]
+		if seg.descend || len(seg.sels) > 1 || s.kind > selIndex || s.kind == selIndex && s.index < 0 {
+			break
 		}
-		return append(appendString(append(b, `["s",`...), l.text), ']')
-	case '0':
-		return append(b, `["n","`+l.num.String()+`"]`...)
-	case 't':
-		return append(b, `["true"]`...)
-	case 'f':
-		return append(b, `["false"]`...)
+		b.WriteString(pointerText([]step{{name: s.name, index: s.index, named: s.kind != selIndex}}))
 	}
-	return append(b, `["null"]`...)
-}
-
-var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
-
-// QID names the normalised query: "q_" and 32 letters or digits.
-func (w *Where) QID(l Layout) string { return QID(w.Normalised(l)) }
-
-// QID names a normalised selector: "q_" and the first 32 letters of the base32
-// of its BLAKE3 derive-key hash.
-func QID(normalised []byte) string {
-	d := merkle.DeriveKey("leafproof 2026 query v1", normalised)
-	return "q_" + lowerBase32.EncodeToString(d[:])[:32]
-}
-
-// RangeSelector returns the normalised form of a selection by position: the
-// kind "bytes" or "records" and the half-open range [a, b).
-func RangeSelector(kind string, a, b int64) []byte {
-	out := appendText([]byte("{"), kind)
-	out = appendInt(append(out, `:[`...), a)
-	out = appendInt(append(out, ','), b)
-	return append(out, `]}`...)
-}
-
-// PointerSelector returns the normalised form of a selection by JSON Pointer.
-func PointerSelector(pointer string) []byte {
-	return append(appendText([]byte(`{"pointer":`), pointer), '}')
+	return b.String()
 }
