@@ -22,7 +22,8 @@ type Selector struct {
 	Pointer *string       // a JSON Pointer (RFC 6901) into a JSON document
 
 	// Whole makes the proof of a Pointer show the whole document: only then is the
-	// place proven, and not attested. It means nothing elsewhere.
+	// place proven. Without, the proof carries a receipt, which vouches for it. It
+	// means nothing elsewhere.
 	Whole bool
 	// Receipt, where set, is filled with the signed receipt of the read, which the
 	// store keeps too: see [Store.Receipts]. It needs a key of the role receipt.
@@ -284,6 +285,9 @@ func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, 
 	permit, err := a.permit(ctx, b.Leaves().Bytes()...)
 	if err != nil {
 		return none, err
+	}
+	if s := b.Claim().Sections; sel.Receipt == nil && sel.Pointer != nil && s.Document == nil {
+		sel.Receipt = new(Statement) // nobody else vouches for the place of the value
 	}
 	if err := a.proofReceipt(ctx, sel, permit, b, data); err != nil {
 		return none, wireError(id, err)

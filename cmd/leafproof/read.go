@@ -24,8 +24,8 @@ func readCommand() *cobra.Command {
 		Short: "Read a part of an artifact, verified; with -o, as a bundle that proves it",
 		Long: "Read bytes, records or the value at a JSON Pointer; without a selector, all bytes.\n" +
 			"Records are followed by a newline each. With -o, write a bundle that proves the part to a stranger.\n" +
-			"That of a --pointer shows the value alone, and its place in the document is somebody's word; with\n" +
-			"--whole it shows the whole document, and whoever verifies it can follow the pointer.",
+			"That of a --pointer shows the value alone, and a receipt says on the store's word where it stands;\n" +
+			"with --whole it shows the whole document, and whoever verifies it can follow the pointer.",
 		Args: args(1, 1),
 	}
 	f := cmd.Flags()
