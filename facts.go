@@ -158,10 +158,7 @@ func (p *statedReader) time(s *string, at string) time.Time {
 func statedError(err error) error {
 	at := ""
 	if e, ok := errors.AsType[*manifest.Error](err); ok {
-		at = e.At
-		if at != "" {
-			err = e.Err
-		}
+		at, err = e.At, e.Err
 	}
 	return wireError(at, err)
 }
@@ -173,9 +170,8 @@ func (f Facts) Check(o PutOptions) error {
 	if o.Tenant == "" {
 		o.Tenant = DefaultTenant
 	}
-	f.ExpiresAt = f.ExpiresAt.Truncate(time.Microsecond)
-	if f.ExpiresIn != 0 && f.ExpiresAt.IsZero() {
-		f.ExpiresAt = time.Unix(0, 0)
+	if err := f.settle(time.Unix(0, 0)); err != nil {
+		return err
 	}
 	p, err := f.predicate(o.Tenant)
 	if err != nil {
@@ -212,7 +208,7 @@ func (f *Facts) settle(now time.Time) error {
 		case f.ExpiresIn < 0:
 			return fail(CodeSelectorInvalid, FixCall, at, "%s: it expires in %v, before it is published", at, f.ExpiresIn)
 		}
-		f.ExpiresAt = now.Add(f.ExpiresIn)
+		f.ExpiresAt, f.ExpiresIn = now.Add(f.ExpiresIn), 0
 	}
 	f.ExpiresAt = f.ExpiresAt.Truncate(time.Microsecond) // as the catalogue keeps it
 	return nil
@@ -221,11 +217,6 @@ func (f *Facts) settle(now time.Time) error {
 // predicate states the facts in the manifest's words, without what follows from
 // the bytes.
 func (f Facts) predicate(tenant string) (manifest.Predicate, error) {
-	if f.ExpiresIn != 0 {
-		if err := f.settle(time.Unix(0, 0)); err != nil {
-			return manifest.Predicate{}, err
-		}
-	}
 	p := manifest.Predicate{
 		ArtifactRef: manifest.ArtifactRef{
 			ToolCallID: optional(f.ToolCallID), SchemaVersion: optional(f.SchemaVersion),

@@ -239,7 +239,6 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 	if err := f.settle(now); err != nil {
 		return none, err
 	}
-	f.ExpiresIn = 0
 	predicate, err := s.predicate(ctx, d, f, by.key, now)
 	if err != nil {
 		return none, wireError("", err)

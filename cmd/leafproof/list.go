@@ -77,14 +77,45 @@ type statFacts struct {
 	Records    *manifest.Records    `json:"records"`
 	IssuedAt   string               `json:"issued_at"`
 	KeyID      string               `json:"key_id"`
+
+	Also       map[string]string     `json:"also"`
+	Schema     *manifest.SchemaCheck `json:"schema"`
+	Lineage    manifest.Lineage      `json:"lineage"`
+	Supersedes []manifest.Supersede  `json:"supersedes"`
+	Issuer     *string               `json:"issuer"`
 }
 
 func statCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "stat ID", Short: "Print an artifact's reference, CID and manifest facts", Args: args(1, 1)}
+	var refFile string
+	cmd := &cobra.Command{
+		Use:   "stat ID",
+		Short: "Print an artifact's reference, CID and manifest facts",
+		Long: "Print an artifact's reference, CID and manifest facts. With --ref, a reference that somebody holds is\n" +
+			"compared with the signed one first: if anything was edited in it, the error is ref_altered and names the places.",
+		Args: func(cmd *cobra.Command, a []string) error {
+			if refFile != "" {
+				return args(0, 0)(cmd, a)
+			}
+			return args(1, 1)(cmd, a)
+		},
+	}
+	cmd.Flags().StringVar(&refFile, "ref", "", "instead of ID: a file (- is standard input) with an ArtifactRef as JSON")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		resolve := func(s *leafproof.Store) (*leafproof.Stat, error) {
+			return s.Resolve(cmd.Context(), leafproof.Owner, args[0])
+		}
+		if refFile != "" {
+			ref, err := readRef(cmd, refFile)
+			if err != nil {
+				return err
+			}
+			resolve = func(s *leafproof.Store) (*leafproof.Stat, error) {
+				return s.ResolveRef(cmd.Context(), leafproof.Owner, ref)
+			}
+		}
 		return withStore(cmd, func(s *leafproof.Store) error {
-			st, err := s.Resolve(cmd.Context(), leafproof.Owner, args[0])
+			st, err := resolve(s)
 			if err != nil {
 				return err
 			}
@@ -92,6 +123,7 @@ func statCommand() *cobra.Command {
 			f := statFacts{
 				Ref: st.Ref, CID: cidtext.Format(st.Manifest.Root), ManifestID: st.ManifestID, Size: p.Bytes.Size,
 				MediaType: p.Bytes.MediaType, Records: p.Records, IssuedAt: p.IssuedAt, KeyID: p.Issuer.KeyID,
+				Also: p.Bytes.Also, Schema: p.Schema, Lineage: p.Lineage, Supersedes: p.Supersedes, Issuer: p.Issuer.ID,
 			}
 			if *asJSON {
 				return printJSON(cmd.OutOrStdout(), f)
@@ -100,6 +132,19 @@ func statCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// readRef reads a reference that somebody holds.
+func readRef(cmd *cobra.Command, name string) (manifest.ArtifactRef, error) {
+	doc, err := readInput(cmd, name, manifest.MaxSize)
+	if err != nil {
+		return manifest.ArtifactRef{}, err
+	}
+	ref, err := manifest.ParseRef(doc)
+	if err != nil {
+		return ref, usage("%s is no ArtifactRef: %v", name, err)
+	}
+	return ref, nil
 }
 
 func printStat(cmd *cobra.Command, f statFacts) error {
@@ -119,6 +164,9 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 	row("content", "%s", r.ContentHash)
 	row("cid", "%s", f.CID)
 	row("size", "%d", f.Size)
+	for _, name := range slices.Sorted(maps.Keys(f.Also)) {
+		row(name, "%s", f.Also[name])
+	}
 	row("media type", "%s", f.MediaType)
 	if f.Records != nil {
 		at := ""
@@ -132,6 +180,7 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 	} else {
 		row("records", "none")
 	}
+	row("schema", "%s", schemaText(r.SchemaVersion, f.Schema))
 	row("source", "%s", opt(r.SourceVersion.SourceID))
 	row("snapshot", "%s", opt(r.SourceVersion.SnapshotID))
 	row("observed", "%s", opt(r.SourceVersion.ObservedAt))
@@ -139,11 +188,27 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 	for _, k := range slices.Sorted(maps.Keys(r.Completeness.Coverage)) {
 		row("coverage", "%s = %v", k, r.Completeness.Coverage[k])
 	}
+	for _, o := range r.Completeness.Omissions {
+		row("omitted", "%s", omissionText(o))
+	}
+	for _, o := range r.Completeness.Redactions {
+		row("redacted", "%s", redactionText(o))
+	}
 	row("tenant", "%s", r.Scope.TenantID)
 	row("run", "%s", opt(r.Scope.RunID))
+	row("tool call", "%s", opt(r.ToolCallID))
+	for _, line := range lineageTexts(f.Lineage) {
+		row(line[0], "%s", line[1])
+	}
+	for _, old := range f.Supersedes {
+		row("supersedes", "%s (%s)", old.ArtifactID, old.Kind)
+	}
 	row("created", "%s", r.CreatedAt)
 	row("expires", "%s", opt(r.ExpiresAt))
 	row("manifest", "%s", f.ManifestID)
+	if f.Issuer != nil {
+		row("issuer", "%s", *f.Issuer)
+	}
 	row("signed by", "%s", f.KeyID)
 	return w.Flush()
 }

@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,73 +15,33 @@ import (
 
 func putCommand() *cobra.Command {
 	var (
-		o        leafproof.PutOptions
-		f        leafproof.Facts
-		observed string
-		coverage []string
-		quiet    bool
+		p     putFacts
+		quiet bool
 	)
 	cmd := &cobra.Command{
 		Use:   "put FILE|-",
 		Short: "Keep a file's bytes as an artifact, and print its reference",
-		Long:  "Keep a file's bytes (- is standard input) as an immutable artifact, and print its ArtifactRef as JSON.",
-		Args:  args(1, 1),
+		Long: "Keep a file's bytes (- is standard input) as an immutable artifact, and print its ArtifactRef as JSON.\n" +
+			"The flags state facts about it, which are signed: what was captured from where, how completely, and by which tool.",
+		Args: args(1, 1),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&o.Records, "records", "auto", "record format: auto, ndjson, json, csv, text or none")
-	fl.StringVar(&o.At, "at", "", "with --records json: the JSON Pointer of the array")
-	fl.StringVar(&o.MediaType, "media-type", "", "the media type (default: that of the record format)")
-	fl.StringVar((*string)(&o.Place), "place", "auto", "how to store it: whole, chunked (deduplicated and compressed), packed (up to 16 KiB), or auto: chunked for records")
-	fl.StringVar(&o.Tenant, "tenant", "", "the tenant that owns the artifact (default local)")
-	fl.StringVar(&f.RunID, "run", "", "the run that made it")
-	fl.StringVar(&f.SourceID, "source", "", "the id of the source it was captured from")
-	fl.StringVar(&f.SnapshotID, "snapshot", "", "the source's own name of the version captured")
-	fl.StringVar(&observed, "observed", "", "when the source was observed, RFC 3339")
-	fl.StringArrayVar(&coverage, "coverage", nil, "what the capture covers, K=V (may be repeated); the capture is then complete, unless --partial")
-	fl.BoolVar(&f.Partial, "partial", false, "the capture lacks some of its coverage")
+	p.add(cmd)
+	fl.StringVar((*string)(&p.o.Place), "place", "auto", "how to store it: whole, chunked (deduplicated and compressed), packed (up to 16 KiB), or auto: chunked for records")
 	fl.BoolVarP(&quiet, "quiet", "q", false, "print only the artifact id")
 	asJSON := jsonFlag(cmd) // the reference is JSON already; with -q, the id becomes a JSON string
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		var err error
-		for name, value := range map[string]string{"tenant": o.Tenant, "run": f.RunID, "source": f.SourceID, "snapshot": f.SnapshotID, "observed": observed, "media-type": o.MediaType} {
-			if value == "" && cmd.Flags().Changed(name) {
-				return usage("--%s is given without a value", name)
-			}
-		}
-		if observed != "" {
-			if f.ObservedAt, err = time.Parse(time.RFC3339Nano, observed); err != nil {
-				return usage("--observed: %q is not a time like 2026-11-30T12:00:00Z", observed)
-			}
-		}
-		if f.Coverage, err = parseCoverage(coverage); err != nil {
-			return err
-		}
-		switch o.Place {
+		switch p.o.Place {
 		case "auto", "whole", "chunked", "packed":
 		default:
-			return usage("--place: %q is not auto, whole, chunked or packed", o.Place)
+			return usage("--place: %q is not auto, whole, chunked or packed", p.o.Place)
 		}
-		return withStore(cmd, func(s *leafproof.Store) error { return put(cmd, s, args[0], o, f, printRef(cmd, quiet, *asJSON)) })
+		if err := p.read(cmd, args[0]); err != nil {
+			return err
+		}
+		return withStore(cmd, func(s *leafproof.Store) error { return put(cmd, s, args[0], p.o, p.f, printRef(cmd, quiet, *asJSON)) })
 	}
 	return cmd
-}
-
-func parseCoverage(pairs []string) (map[string]any, error) {
-	var out map[string]any
-	for _, p := range pairs {
-		k, v, ok := strings.Cut(p, "=")
-		if !ok || k == "" {
-			return nil, usage("--coverage: %q is not K=V", p)
-		}
-		if _, twice := out[k]; twice {
-			return nil, usage("--coverage: %q is given twice", k)
-		}
-		if out == nil {
-			out = make(map[string]any)
-		}
-		out[k] = v
-	}
-	return out, nil
 }
 
 func put(cmd *cobra.Command, s *leafproof.Store, name string, o leafproof.PutOptions, f leafproof.Facts,
@@ -109,10 +67,28 @@ func put(cmd *cobra.Command, s *leafproof.Store, name string, o leafproof.PutOpt
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	src.done()
-	if n := draft.Undecidable(); n > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s: undecidable records: %d; no query will match or rule them out\n", name, n)
-	}
+	warn(cmd, name, draft, ref)
 	return print(draft, ref)
+}
+
+// warn says on standard error what a producer would want to look at again.
+func warn(cmd *cobra.Command, name string, d *leafproof.Draft, ref manifest.ArtifactRef) {
+	say := func(format string, args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s: %s\n", name, manifest.Printable(fmt.Sprintf(format, args...)))
+	}
+	if n := d.Undecidable(); n > 0 {
+		say("undecidable records: %d; no query will match or rule them out", n)
+	}
+	for _, h := range d.StillHeld() {
+		where := "the document"
+		if h.Record >= 0 {
+			where = fmt.Sprintf("record %d", h.Record)
+		}
+		say("warning: %s is declared redacted, and %s still has a value there", h.Path, where)
+	}
+	if c := d.Schema(); c != nil && c.Failed > 0 {
+		say("warning: %d of %d do not satisfy the schema %s, the first at bytes %d:%d", c.Failed, c.Checked, *ref.SchemaVersion, c.Spans[0][0], c.Spans[0][1])
+	}
 }
 
 // printRef says how put prints what it made.
