@@ -2,6 +2,7 @@ package selector
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -39,108 +40,148 @@ type MapInfo struct {
 const maxListed = 16
 
 // BuildMap divides src, size bytes with the given root, into records as l says,
-// validates each record and writes the record map (lpr1) to out, all in one
-// pass and with memory that does not grow with size. The layout returned is l
-// with its defaults and CSV columns filled in: it is the one to sign and to
-// open the map with.
+// validates each record and writes the record map (lpr1) to out, in one
+// pass and with memory that does not grow with size; records longer than 1 MiB
+// are read a second time. The layout returned is l with its defaults and CSV
+// columns filled in: it is the one to sign and to open the map with.
 //
 // It fails with ErrNotRecords when the bytes do not have that layout at all,
 // naming the place; single bad records are counted in Stats instead. After an
-// error what was written to out is no record map.
+// error what was written to out is no record map. Where the bytes pass by
+// anyway, an [Ingest] does the same without reading them again.
 func BuildMap(ctx context.Context, src io.ReaderAt, size int64, root merkle.Root, l Layout, out io.WriterAt) (MapInfo, Stats, Layout, error) {
-	l, err := l.normal()
+	b, err := newBuilder(l, out)
 	if err != nil {
-		return MapInfo{}, Stats{}, l, err
+		return MapInfo{}, Stats{}, b.layout, err
 	}
-	if l.Format == FormatBytes {
-		return MapInfo{}, Stats{}, l, fail("records", -1, ErrNotRecords, "the format bytes has no records")
-	}
-	b := &builder{layout: l, src: src, size: size, check: newValidator(l.Limits), out: newMapWriter(out)}
-	b.stats.UndecidableSpans = []Span{}
-	if err := b.build(ctx); err != nil {
+	in := streamOf(ctx, src, size)
+	err = b.build(in)
+	in.close()
+	if err != nil {
 		return MapInfo{}, b.stats, b.layout, err
 	}
-	info, err := b.out.finish(root, size, b.layout)
-	return info, b.stats, b.layout, err
+	return b.finish(ctx, src, size, root)
 }
 
 // builder is one pass over the records of a source.
 type builder struct {
 	layout Layout
-	src    io.ReaderAt
-	size   int64
-	in     *blocks
-	check  *validator
+	in     *stream
+	clean  *cleaner
+	check  *validator // made when it is needed
 	out    *mapWriter
 	stats  Stats
-	parsed bool  // one record parsed
-	bad    Span  // the first that did not
-	fields int64 // csv: of the first row
+	parsed bool         // one record parsed
+	bad    Span         // the first that did not
+	fields int64        // csv: of the first row
+	long   []longRecord // records that are judged when the bytes can be read again
 }
 
-func (b *builder) build(ctx context.Context) error {
-	start, err := afterBOM(b.src, b.size)
-	if err != nil {
-		return err
+// longRecord is a record longer than what is kept of a stream.
+type longRecord struct {
+	span   Span
+	broken bool // csv: its quotes are
+}
+
+// newBuilder returns a builder, whose layout is set also on failure.
+func newBuilder(l Layout, out io.WriterAt) (*builder, error) {
+	l, err := l.normal()
+	b := &builder{layout: l, clean: newCleaner(l.Limits), out: newMapWriter(out)}
+	b.stats.UndecidableSpans = []Span{}
+	if err == nil && l.Format == FormatBytes {
+		err = fail("records", -1, ErrNotRecords, "the format bytes has no records")
 	}
-	b.stats.BOM = start > 0
-	b.in = newBlocks(ctx, b.src, start, b.size)
-	if err := b.refuseBinary(ctx, start); err != nil {
+	return b, err
+}
+
+// build reads all records of a stream.
+func (b *builder) build(in *stream) error {
+	b.in = in
+	if b.layout.Format != FormatJSON { // the grammar says so more exactly
+		in.look = b.refuseBinary()
+	}
+	var err error
+	if b.stats.BOM, err = in.begin(); err != nil {
 		return err
 	}
 	switch b.layout.Format {
 	case FormatNDJSON:
-		err = eachLine(b.in, b.jsonLine)
-		if err == nil {
-			err = b.someParsed(math.MaxInt64)
-		}
+		err = eachLine(in, b.jsonLine)
 	case FormatText:
-		err = eachLine(b.in, func(s Span, _ bool) error { return b.textRecord(s, verdict{}) })
+		err = eachLine(in, func(s Span, _ bool) error { return b.textRecord(s, false) })
 	case FormatCSV:
-		err = eachRow(b.in, b.layout.Dialect, b.csvRow)
+		err = eachRow(in, b.layout.Dialect, b.csvRow)
 		if err == nil && b.layout.Dialect.Header && b.fields == 0 {
 			err = fail("records", 0, ErrNotRecords, "no header row: the file has no rows")
 		}
 	case FormatJSON:
-		err = b.array(ctx, start)
+		err = b.array()
 	}
 	return err
+}
+
+// finish judges the long records, which src has, and ends the map.
+func (b *builder) finish(ctx context.Context, src io.ReaderAt, size int64, root merkle.Root) (MapInfo, Stats, Layout, error) {
+	fault := func(err error) (MapInfo, Stats, Layout, error) { return MapInfo{}, b.stats, b.layout, err }
+	for _, r := range b.long {
+		if err := ctx.Err(); err != nil {
+			return fault(err)
+		}
+		if err := b.judgeLong(src, r); err != nil {
+			return fault(err)
+		}
+	}
+	slices.SortFunc(b.stats.UndecidableSpans, func(x, y Span) int { return cmp.Compare(x.Start, y.Start) })
+	b.stats.UndecidableSpans = b.stats.UndecidableSpans[:min(len(b.stats.UndecidableSpans), maxListed)]
+	if b.layout.Format == FormatNDJSON {
+		if err := b.someParsed(math.MaxInt64); err != nil {
+			return fault(err)
+		}
+	}
+	info, err := b.out.finish(root, size, b.layout)
+	return info, b.stats, b.layout, err
 }
 
 // binaryHead is how much of a source must look like text.
 const binaryHead = 1 << 20
 
-// refuseBinary refuses a source with a NUL in its first MiB, and for ndjson
-// one that is not UTF-8 there.
-func (b *builder) refuseBinary(ctx context.Context, start int64) error {
-	if b.layout.Format == FormatJSON {
-		return nil // the grammar says so more exactly
-	}
-	head := newBlocks(ctx, b.src, start, min(b.size, binaryHead))
-	for carry := []byte(nil); ; {
-		ok, err := head.next()
-		if err != nil || !ok {
-			return err
+// refuseBinary returns a look at the blocks of a source that refuses one with a
+// NUL in its first MiB, and for ndjson one that is not UTF-8 there.
+func (b *builder) refuseBinary() func(block []byte, at int64) error {
+	var carry []byte
+	return func(block []byte, at int64) error {
+		if at >= binaryHead {
+			return nil
 		}
-		if i := bytes.IndexByte(head.data, 0); i >= 0 {
-			return fail("records", head.base+int64(i), ErrNotRecords, "binary data cannot be read as %s: a NUL", b.layout.Format)
+		block = block[:min(int64(len(block)), binaryHead-at)]
+		if i := bytes.IndexByte(block, 0); i >= 0 {
+			return fail("records", at+int64(i), ErrNotRecords, "binary data cannot be read as %s: a NUL", b.layout.Format)
 		}
 		if b.layout.Format != FormatNDJSON {
-			continue
+			return nil
 		}
-		p := append(carry, head.data...)
+		p := block
+		if len(carry) > 0 {
+			p = append(carry, block...)
+		}
 		rest := incompleteRune(p)
 		if i := invalidUTF8(p[:len(p)-rest]); i >= 0 {
-			return fail("records", head.base-int64(len(carry))+int64(i), ErrNotRecords, "binary data cannot be read as ndjson: not UTF-8")
+			return fail("records", at-int64(len(carry))+int64(i), ErrNotRecords, "binary data cannot be read as ndjson: not UTF-8")
 		}
 		carry = bytes.Clone(p[len(p)-rest:])
+		return nil
 	}
 }
 
-// add lists a record whose validation gave v.
-func (b *builder) add(s Span, v verdict) error {
+// place lists a record.
+func (b *builder) place(s Span) error {
 	b.stats.Records++
 	b.stats.LongestRecord = max(b.stats.LongestRecord, s.Len())
+	return b.out.add(s)
+}
+
+// judge counts what validation found in a record.
+func (b *builder) judge(s Span, v verdict) {
 	b.stats.Depth = max(b.stats.Depth, v.depth)
 	for _, c := range []struct {
 		n  *int64
@@ -155,50 +196,88 @@ func (b *builder) add(s Span, v verdict) error {
 			*c.n++
 		}
 	}
-	if v.undecidable() {
-		b.stats.Undecidable++
-		if len(b.stats.UndecidableSpans) < maxListed {
-			b.stats.UndecidableSpans = append(b.stats.UndecidableSpans, s)
-		}
+	if !v.undecidable() {
+		return
 	}
-	return b.out.add(s)
+	b.stats.Undecidable++
+	if n := len(b.stats.UndecidableSpans); n < maxListed || len(b.long) > 0 && n < maxListed+len(b.long) {
+		b.stats.UndecidableSpans = append(b.stats.UndecidableSpans, s)
+	}
 }
 
-// section returns the bytes of a long record as a stream.
-func (b *builder) section(s Span) io.Reader { return io.NewSectionReader(b.src, s.Start, s.Len()) }
+// judgeLong reads a long record again and judges it.
+func (b *builder) judgeLong(src io.ReaderAt, r longRecord) error {
+	open := func() io.Reader { return io.NewSectionReader(src, r.span.Start, r.span.Len()) }
+	if b.layout.Format == FormatCSV || b.layout.Format == FormatText {
+		ok, err := utf8Reader(open())
+		if err != nil {
+			return err
+		}
+		b.judge(r.span, verdict{unparseable: r.broken, badText: !ok})
+		return nil
+	}
+	v, err := b.validator().record(open)
+	if err != nil {
+		return err
+	}
+	b.judgeJSON(r.span, v)
+	return nil
+}
+
+func (b *builder) validator() *validator {
+	if b.check == nil {
+		b.check = newValidator(b.layout.Limits)
+	}
+	return b.check
+}
 
 // jsonRecord validates one JSON record and lists it.
 func (b *builder) jsonRecord(s Span) error {
-	if s.Len() > b.layout.Limits.Record {
-		return b.add(s, verdict{overLimit: true})
+	if err := b.place(s); err != nil {
+		return err
 	}
-	if s.Len() > lendMax {
+	if s.Len() > b.layout.Limits.Record {
+		b.judge(s, verdict{overLimit: true})
+		return nil
+	}
+	p, ok := b.in.lend(s)
+	if !ok {
 		// Whether there is an escape in it was not looked at; it is safe to say yes.
 		b.stats.Escapes++
-		v, err := b.check.record(func() io.Reader { return b.section(s) })
-		return b.addParsed(s, v, err)
+		b.long = append(b.long, longRecord{span: s})
+		return nil
 	}
-	p, err := b.in.lend(s)
-	if err != nil {
-		return err
+	if b.clean.record(p) {
+		b.cleanRecord()
+		return nil
 	}
 	if bytes.IndexByte(p, '\\') >= 0 {
 		b.stats.Escapes++
 	}
-	v, err := b.check.bytes(p)
-	return b.addParsed(s, v, err)
-}
-
-func (b *builder) addParsed(s Span, v verdict, err error) error {
+	v, err := b.validator().bytes(p)
 	if err != nil {
 		return err
 	}
+	b.judgeJSON(s, v)
+	return nil
+}
+
+// cleanRecord counts a record that the cleaner just found clean.
+func (b *builder) cleanRecord() {
+	b.parsed = true
+	b.stats.Depth = max(b.stats.Depth, int64(b.clean.depth))
+	if b.clean.escapes {
+		b.stats.Escapes++
+	}
+}
+
+func (b *builder) judgeJSON(s Span, v verdict) {
 	if !v.unparseable {
 		b.parsed = true
 	} else if b.bad == (Span{}) {
 		b.bad = s
 	}
-	return b.add(s, v)
+	b.judge(s, v)
 }
 
 func (b *builder) jsonLine(s Span, blank bool) error {
@@ -222,24 +301,23 @@ func (b *builder) someParsed(end int64) error {
 }
 
 // textRecord checks the UTF-8 of a record and lists it.
-func (b *builder) textRecord(s Span, v verdict) error {
-	switch {
-	case s.Len() > b.layout.Limits.Record:
-		v.overLimit = true
-	case s.Len() > lendMax:
-		ok, err := utf8Reader(b.section(s))
-		if err != nil {
-			return err
-		}
-		v.badText = !ok
-	default:
-		p, err := b.in.lend(s)
-		if err != nil {
-			return err
+func (b *builder) textRecord(s Span, broken bool) error {
+	if err := b.place(s); err != nil {
+		return err
+	}
+	v := verdict{unparseable: broken, overLimit: s.Len() > b.layout.Limits.Record}
+	if !v.overLimit {
+		p, ok := b.in.lend(s)
+		if !ok {
+			b.long = append(b.long, longRecord{s, broken})
+			return nil
 		}
 		v.badText = !utf8.Valid(p)
 	}
-	return b.add(s, v)
+	if v.undecidable() {
+		b.judge(s, v)
+	}
+	return nil
 }
 
 func (b *builder) csvRow(s Span, fields int64, broken bool) error {
@@ -257,7 +335,7 @@ func (b *builder) csvRow(s Span, fields int64, broken bool) error {
 	if fields != b.fields {
 		b.stats.Ragged++
 	}
-	return b.textRecord(s, verdict{unparseable: broken})
+	return b.textRecord(s, broken)
 }
 
 // csvHeader reads the names of the columns.
@@ -265,10 +343,7 @@ func (b *builder) csvHeader(s Span, broken bool) error {
 	if broken || s.Len() > maxHeader || b.fields > maxColumns {
 		return fail("records", s.Start, ErrNotRecords, "no csv header: %d columns in %d bytes, at most %d in %d, or broken quotes", b.fields, s.Len(), maxColumns, maxHeader)
 	}
-	p, err := b.in.lend(s)
-	if err != nil {
-		return err
-	}
+	p, _ := b.in.lend(s) // it is short enough
 	names, ok := csvFields(p, b.layout.Dialect)
 	for i, n := range names {
 		if !ok || !canonicalText(n) {
@@ -283,7 +358,7 @@ func (b *builder) csvHeader(s Span, broken bool) error {
 }
 
 // array lists the elements of the array at the layout's pointer.
-func (b *builder) array(ctx context.Context, start int64) error {
+func (b *builder) array() error {
 	path, err := parsePointer(b.layout.Pointer)
 	if err != nil {
 		return err
@@ -292,25 +367,12 @@ func (b *builder) array(ctx context.Context, start int64) error {
 	if at == "" {
 		at = "the root"
 	}
-	w := walk{s: scanSource(ctx, b.src, start, b.size), path: path}
+	w := walk{s: scanStream(b.in), path: path}
 	w.hit = func(t token) error {
 		if t.kind != '[' {
 			return fail("records", t.start, ErrNotRecords, "at %s stands %s, not an array", at, kindName(t.kind))
 		}
-		for {
-			t, err := w.s.next()
-			if err != nil || t.kind == ']' {
-				return err
-			}
-			end, err := w.s.skip(t)
-			if err != nil {
-				return err
-			}
-			b.in.data, b.in.base = w.s.buf, w.s.base // lend from what was just scanned
-			if err := b.jsonRecord(Span{Start: t.start, End: end}); err != nil {
-				return err
-			}
-		}
+		return b.elements(w.s)
 	}
 	switch err := w.run(); {
 	case errors.Is(err, errSyntax) || errors.Is(err, errDepth):
@@ -324,6 +386,75 @@ func (b *builder) array(ctx context.Context, start int64) error {
 		return fail("records", -1, ErrNotRecords, "nothing stands at %s", at)
 	}
 	return nil
+}
+
+// elements lists the elements of an array that was entered, to its end. Clean
+// ones are divided and validated at once.
+func (b *builder) elements(s *scanner) error {
+	for {
+		c, err := s.space()
+		if err != nil {
+			return s.need(err)
+		}
+		if s.state == wantComma && c == ',' {
+			s.pos++
+			s.state = wantValue
+			continue
+		}
+		if (s.state == wantValue || s.state == wantValueOrEnd) && c != ']' {
+			ok, err := b.cleanElement(s)
+			if err != nil {
+				return err
+			}
+			if ok {
+				continue
+			}
+		}
+		s.hold = s.offset()
+		t, err := s.next()
+		if err != nil || t.kind == ']' {
+			s.hold = -1
+			return err
+		}
+		end, err := s.skip(t)
+		s.hold = -1
+		if err != nil {
+			return err
+		}
+		if err := b.jsonRecord(Span{Start: t.start, End: end}); err != nil {
+			return err
+		}
+	}
+}
+
+// cleanElement takes the value at the scanner's position, if it is clean and
+// short enough.
+func (b *builder) cleanElement(s *scanner) (bool, error) {
+	start := s.offset()
+	s.hold = start
+	defer func() { s.hold = -1 }()
+	for whole := false; ; {
+		n, r := b.clean.value(s.buf[start-s.base:], whole)
+		switch {
+		case r == isClean && int64(n) <= b.layout.Limits.Record:
+			s.pos = int(start-s.base) + n
+			s.after()
+			b.cleanRecord()
+			return true, b.place(Span{Start: start, End: start + int64(n)})
+		case r != ranOut || int64(len(s.buf))-(start-s.base) > lendMax/2:
+			return false, nil // the long way says why
+		}
+		pos := s.pos
+		s.pos = len(s.buf)
+		switch err := s.fill(); {
+		case err == io.EOF:
+			s.pos, whole = pos, true
+		case err != nil:
+			return false, err
+		default:
+			s.pos = int(start - s.base)
+		}
+	}
 }
 
 func kindName(kind byte) string {

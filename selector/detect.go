@@ -183,9 +183,9 @@ func sniffDelimiter(text []byte, need int) (delimiter string, rows, columns int)
 // they differ, if a row is broken, or if a header cell is empty or repeated.
 func regularRows(text []byte, delimiter string) (rows, columns int) {
 	d := Dialect{Delimiter: delimiter, Quote: `"`}
-	b := newBlocks(context.Background(), bytes.NewReader(text), 0, int64(len(text)))
+	in := streamOf(context.Background(), bytes.NewReader(text), int64(len(text)))
 	errStop := errors.New("irregular")
-	err := eachRow(b, d, func(s Span, fields int64, broken bool) error {
+	err := eachRow(in, d, func(s Span, fields int64, broken bool) error {
 		switch {
 		case fields == 0:
 			return nil

@@ -43,7 +43,9 @@ const (
 // together by a test on random input.
 type scanner struct {
 	ctx   context.Context
-	src   io.ReaderAt // nil: all of the input is in buf
+	src   io.ReaderAt // where the input comes from; nil: from feed
+	feed  *stream     // nil, too: all of the input is in buf
+	hold  int64       // feed keeps the bytes from here on; -1: none
 	end   int64       // where the input ends
 	limit int         // nesting allowed
 
@@ -69,6 +71,11 @@ func scanSource(ctx context.Context, src io.ReaderAt, start, end int64) *scanner
 	return &scanner{ctx: ctx, src: src, base: start, end: end, limit: maxNesting}
 }
 
+// scanStream returns a scanner over a stream that was begun.
+func scanStream(feed *stream) *scanner {
+	return &scanner{feed: feed, hold: -1, base: feed.base, limit: maxNesting}
+}
+
 // reset begins anew with other bytes in memory.
 func (s *scanner) reset(p []byte, limit int) {
 	*s = scanner{buf: p, end: int64(len(p)), limit: limit, stack: s.stack[:0], text: s.text[:0]}
@@ -82,6 +89,17 @@ func (s *scanner) bad(format string, args ...any) error {
 
 // fill reads the next block. At the end of the input it returns io.EOF.
 func (s *scanner) fill() error {
+	if s.feed != nil {
+		keep := s.offset()
+		if s.hold >= 0 {
+			keep = s.hold
+		}
+		fresh, err := s.feed.next(keep)
+		if err == nil {
+			s.buf, s.base, s.pos = s.feed.data, s.feed.base, fresh
+		}
+		return err
+	}
 	next := s.base + int64(len(s.buf))
 	if s.src == nil || next >= s.end {
 		return io.EOF

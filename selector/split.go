@@ -2,70 +2,24 @@ package selector
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"math"
 )
 
-// blocks reads a source in order, block by block, and lends the record that
-// just ended: from the block where it lies in it, by another read otherwise.
-type blocks struct {
-	ctx  context.Context
-	src  io.ReaderAt
-	size int64
-	buf  []byte
-	data []byte // the current block
-	base int64  // its offset
-	room []byte // for records that straddle blocks
-}
-
-func newBlocks(ctx context.Context, src io.ReaderAt, start, size int64) *blocks {
-	return &blocks{ctx: ctx, src: src, size: size, base: start, buf: make([]byte, min(blockSize, max(size-start, 0)))}
-}
-
-// next reads the next block; false at the end.
-func (b *blocks) next() (bool, error) {
-	b.base += int64(len(b.data))
-	b.data = b.buf[:min(int64(len(b.buf)), b.size-b.base)]
-	if len(b.data) == 0 {
-		return false, nil
-	}
-	if err := b.ctx.Err(); err != nil {
-		return false, err
-	}
-	return true, readFull(b.src, b.data, b.base)
-}
-
-// lendMax is the longest span that is lent as bytes; longer ones are streamed.
-const lendMax = 1 << 20
-
-// lend returns the bytes of a span, at most lendMax of them, valid until the
-// next call.
-func (b *blocks) lend(s Span) ([]byte, error) {
-	if end := b.base + int64(len(b.data)); s.Start >= b.base && s.End <= end {
-		return b.data[s.Start-b.base : s.End-b.base], nil
-	}
-	if int64(cap(b.room)) < s.Len() {
-		b.room = make([]byte, s.Len(), min(2*s.Len(), lendMax))
-	}
-	p := b.room[:s.Len()]
-	return p, readFull(b.src, p, s.Start)
-}
-
 // eachLine calls line for every line, terminator excluded: LF, or CR LF. What
 // follows the last terminator is a line if it is not empty. blank is true for
 // a line of nothing but spaces, tabs and carriage returns.
-func eachLine(b *blocks, line func(s Span, blank bool) error) error {
-	start, blank, cr := b.base, true, false // cr: the byte before this block is CR
+func eachLine(in *stream, line func(s Span, blank bool) error) error {
+	start, blank, cr := in.base, true, false // cr: the byte before this block is CR
 	for {
-		ok, err := b.next()
+		fresh, err := in.next(start)
 		if err != nil {
-			return err
-		}
-		if !ok {
+			if err != io.EOF {
+				return err
+			}
 			break
 		}
-		for p, at := b.data, b.base; len(p) > 0; {
+		for p, at := in.data[fresh:], in.base+int64(fresh); len(p) > 0; {
 			i := bytes.IndexByte(p, '\n')
 			part := p
 			if i >= 0 {
@@ -89,8 +43,8 @@ func eachLine(b *blocks, line func(s Span, blank bool) error) error {
 			start, blank, cr = at, true, false
 		}
 	}
-	if start < b.size {
-		return line(Span{Start: start, End: b.size}, blank)
+	if start < in.end() {
+		return line(Span{Start: start, End: in.end()}, blank)
 	}
 	return nil
 }
@@ -200,9 +154,9 @@ func (c *csvScan) row() { c.state, c.fields, c.broken = csvRowStart, 0, false }
 
 // eachRow calls row for every row of a CSV file, terminator excluded; rows
 // without a byte come with 0 fields.
-func eachRow(b *blocks, d Dialect, row func(s Span, fields int64, broken bool) error) error {
+func eachRow(in *stream, d Dialect, row func(s Span, fields int64, broken bool) error) error {
 	c := newCSVScan(d)
-	start, last := b.base, byte(0)
+	start, last := in.base, byte(0)
 	emit := func(end int64) error {
 		fields := c.fields
 		if end == start {
@@ -213,14 +167,14 @@ func eachRow(b *blocks, d Dialect, row func(s Span, fields int64, broken bool) e
 		return err
 	}
 	for {
-		ok, err := b.next()
+		fresh, err := in.next(start)
 		if err != nil {
-			return err
-		}
-		if !ok {
+			if err != io.EOF {
+				return err
+			}
 			break
 		}
-		for p, at := b.data, b.base; len(p) > 0; {
+		for p, at := in.data[fresh:], in.base+int64(fresh); len(p) > 0; {
 			n, closed := c.advance(p)
 			if !closed {
 				last = p[len(p)-1]
@@ -241,11 +195,11 @@ func eachRow(b *blocks, d Dialect, row func(s Span, fields int64, broken bool) e
 			start = at
 		}
 	}
-	if start == b.size {
+	if start == in.end() {
 		return nil
 	}
 	c.finish()
-	return emit(b.size)
+	return emit(in.end())
 }
 
 // csvRow decodes the fields of a row and gives those up to index want to yield,
