@@ -27,6 +27,8 @@ type Batch struct {
 	w       packWriter
 	waiting map[merkle.Root]*chunkedBlob // by root
 	waits   int                          // bytes in memory for them
+	grouped map[merkle.Root]*stagedWhole // whole blobs that wait, by root
+	broken  error                        // why some of them are lost
 }
 
 // Begin starts a batch. It must end in Discard, also after Commit.
@@ -49,7 +51,13 @@ var heads = sync.Pool{New: func() any { return new([merkle.GroupSize + 1]byte) }
 // damaged one, and if it cannot be read for another reason that is the error.
 // place may be empty, for Auto.
 func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, error) {
-	if err := errors.Join(ctx.Err(), place.check()); err != nil {
+	return b.PutAs(ctx, r, place, Durable)
+}
+
+// PutAs is Put with another durability. The placement of a Cached blob is Whole,
+// whatever is asked for.
+func (b *Batch) PutAs(ctx context.Context, r io.Reader, place Placement, d Durability) (Info, error) {
+	if err := errors.Join(ctx.Err(), place.check(), d.check()); err != nil {
 		return Info{}, &Error{Op: "put", Err: err}
 	}
 	if b.isClosed() {
@@ -63,6 +71,8 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 	n, err := fillFrom(r, buf[:])
 	head := buf[:n]
 	switch {
+	case d == Cached && (err == nil || err == io.EOF):
+		return b.putCached(ctx, head, r)
 	case err == nil: // more than one group
 		if place == Packed {
 			return Info{}, &Error{Op: "put", Err: fmt.Errorf("%w: packed is for at most %d bytes", ErrPlacement, merkle.GroupSize)}
@@ -72,6 +82,9 @@ func (b *Batch) Put(ctx context.Context, r io.Reader, place Placement) (Info, er
 			return b.putChunked(ctx, &byteChunker, head, r)
 		case ChunkedRecords:
 			return b.putChunked(ctx, &recordChunker, head, r)
+		}
+		if d == Grouped {
+			return b.putGrouped(ctx, head, r)
 		}
 		return b.s.putWhole(ctx, b.tenant, b.hold, head, r)
 	case err != io.EOF:
@@ -169,6 +182,12 @@ func (b *Batch) Open(ctx context.Context, root merkle.Root, size int64) (*Reader
 	b.mu.Lock()
 	data, ok := b.w.get(root)
 	waiting := b.waiting[root]
+	if b.grouped[root] != nil {
+		if err := b.settleGrouped(ctx); err != nil {
+			b.mu.Unlock()
+			return nil, &Error{Op: "open", Root: root, Err: plain(err)}
+		}
+	}
 	b.mu.Unlock()
 	switch {
 	case !ok && waiting == nil:
@@ -182,8 +201,9 @@ func (b *Batch) Open(ctx context.Context, root merkle.Root, size int64) (*Reader
 	return newMemoryReader(root, data), nil
 }
 
-// Commit makes everything put so far durable and ends the batch. After an error
-// it may be tried again. Until Discard, no sweep takes what was put.
+// Commit makes everything put so far durable, but for what is Cached, and ends
+// the batch. After an error it may be tried again, unless whole blobs that were
+// Grouped are lost: then it fails with the same error. Until Discard, no sweep takes what was put.
 func (b *Batch) Commit(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,6 +231,9 @@ func (b *Batch) Discard() error {
 	for _, c := range b.waiting {
 		errs = append(errs, c.nodes.Discard())
 	}
-	b.waiting, b.waits = nil, 0
+	for _, w := range b.grouped {
+		errs = append(errs, w.discard())
+	}
+	b.waiting, b.waits, b.grouped = nil, 0, nil
 	return errors.Join(errs...)
 }

@@ -102,6 +102,7 @@ var checkers = []struct {
 	{KindRecipe, (*check).recipeGroup},
 	{KindOutboard, (*check).outboardGroup},
 	{KindIndex, (*check).indexGroup},
+	{KindCache, (*check).cacheGroup},
 }
 
 // Check looks at every object of the store and yields what is wrong. It changes

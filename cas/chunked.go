@@ -66,6 +66,9 @@ func (b *Batch) settleAll(ctx context.Context) error {
 	if err := b.flush(ctx); err != nil {
 		return err
 	}
+	if err := b.settleGrouped(ctx); err != nil {
+		return err
+	}
 	for root, c := range b.waiting {
 		if err := b.settleChunked(ctx, c); err != nil {
 			return err

@@ -335,7 +335,8 @@ func (o *openPacks) close() error {
 }
 
 // runKey names what a runCache keeps: a run of a pack, or, with an at that no
-// run has, a page of a recipe by its key or a run that waits by its digest.
+// run has, a page of a recipe by its key, a run that waits by its digest, or
+// nothing, of a cached blob that was found to be whole.
 type runKey struct {
 	tenant Tenant
 	id     merkle.Root
@@ -346,6 +347,7 @@ type runKey struct {
 const (
 	pageOfRecipe = math.MaxUint32
 	pendingRun   = math.MaxUint32 - 1
+	cachedBlob   = math.MaxUint32 - 2
 )
 
 // runCacheBytes bounds the decoded runs and pages that a Store keeps.

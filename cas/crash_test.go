@@ -60,6 +60,14 @@ var scenarios = []scenario{
 	{name: "batch", needs: both, run: func(w *writer) error {
 		return w.batch(10, 16384, 300, 20_000, 3000, 16000, 16001, 16002, 16003, 4, 5)
 	}},
+	{name: "grouped", needs: both, run: func(w *writer) error {
+		return w.batchAs(cas.Grouped, 10, 20_000, 300, 20_001, 16385, 20_000, 40_000)
+	}},
+	{name: "cached", run: func(w *writer) error {
+		// Each is there whole or not at all, and none was promised.
+		err := errors.Join(w.cache(1000), w.cache(20_000), w.cache(100_000), w.cache(20_000))
+		return errors.Join(err, w.put(20_001, cas.Auto), w.cache(20_001))
+	}},
 	{
 		name: "resident",
 		before: func(w *writer) error {
@@ -246,19 +254,32 @@ func (w *writer) put(size int, place cas.Placement) error {
 	return nil
 }
 
+// cache puts a blob that need not survive a crash.
+func (w *writer) cache(size int) error {
+	w.told.doubt(size)
+	_, err := w.s.PutAs(context.Background(), tenant, bytes.NewReader(blobOf(size).data), cas.Auto, cas.Cached)
+	if err == nil {
+		err = verify(w.s, size)
+	}
+	return err
+}
+
 // batch puts blobs in one group commit: the small ones are held when it ends,
 // the others at once.
-func (w *writer) batch(sizes ...int) error {
+func (w *writer) batch(sizes ...int) error { return w.batchAs(cas.Durable, sizes...) }
+
+// batchAs is batch with another durability: what is grouped is held when it ends.
+func (w *writer) batchAs(d cas.Durability, sizes ...int) error {
 	w.told.doubt(sizes...)
 	b := w.s.Begin(context.Background(), tenant)
 	defer b.Discard()
 	var small []int
 	for _, size := range sizes {
-		info, err := b.Put(context.Background(), bytes.NewReader(blobOf(size).data), cas.Auto)
+		info, err := b.PutAs(context.Background(), bytes.NewReader(blobOf(size).data), cas.Auto, d)
 		switch {
 		case err != nil:
 			return err
-		case info.Placement == cas.Whole:
+		case info.Placement == cas.Whole && d == cas.Durable:
 			w.told.set(held, size)
 		default:
 			small = append(small, size)

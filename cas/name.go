@@ -42,11 +42,12 @@ const (
 	KindOutboard                 // the sealed outboard of one blob; ID = the blob's root
 	KindIndex                    // where the blobs of some packs lie: a cache; ID = BLAKE3 of its list of packs
 	KindRecipe                   // which chunks one blob is made of; ID = the blob's root
+	KindCache                    // a blob that need not survive a crash, and its outboard; ID = its root
 )
 
-var kindNames = map[Kind]string{KindPack: "pack", KindBlob: "blob", KindOutboard: "obao", KindIndex: "index", KindRecipe: "rcpe"}
+var kindNames = map[Kind]string{KindPack: "pack", KindBlob: "blob", KindOutboard: "obao", KindIndex: "index", KindRecipe: "rcpe", KindCache: "cach"}
 
-// String is "pack", "blob", "obao", "index" or "rcpe".
+// String is "pack", "blob", "obao", "index", "rcpe" or "cach".
 func (k Kind) String() string {
 	if s, ok := kindNames[k]; ok {
 		return s

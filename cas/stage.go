@@ -31,6 +31,55 @@ type Stage interface {
 	Discard() error
 }
 
+// LooseStage is a [Stage] that can give an object its name without waiting for a
+// disk. Callers use [CommitLoose], which falls back to Commit.
+type LooseStage interface {
+	Stage
+	// CommitLoose is Commit without its promise to survive a crash: after one,
+	// the name may be gone, or have any bytes, of any number.
+	CommitLoose(ctx context.Context, name Name, size int64) error
+}
+
+// CommitLoose publishes a staged object that need not survive a crash.
+func CommitLoose(ctx context.Context, s Stage, name Name, size int64) error {
+	if l, ok := s.(LooseStage); ok {
+		return l.CommitLoose(ctx, name, size)
+	}
+	return s.Commit(ctx, name, size)
+}
+
+// Staged is an unfinished object with the name and the size that it is to get.
+type Staged struct {
+	Stage Stage
+	Name  Name
+	Size  int64
+}
+
+// StageGrouper is a [Backend] that makes many staged objects durable in fewer
+// steps than one after the other. Callers use [CommitStages].
+type StageGrouper interface {
+	// CommitStages commits stages of this backend, with the promises of
+	// [Stage.Commit] for each when it returns nil. After an error any of them
+	// may have its name. Whatever it returns, the stages are used up.
+	CommitStages(ctx context.Context, list []Staged) error
+}
+
+// CommitStages commits staged objects of b, together if b can.
+func CommitStages(ctx context.Context, b Backend, list []Staged) error {
+	if g, ok := b.(StageGrouper); ok {
+		return g.CommitStages(ctx, list)
+	}
+	var err error
+	for _, item := range list {
+		if err == nil {
+			err = item.Stage.Commit(ctx, item.Name, item.Size)
+		} else {
+			err = errors.Join(err, item.Stage.Discard())
+		}
+	}
+	return err
+}
+
 // Opener is a [Backend] that can keep an object open for many reads. Callers
 // use [OpenObject], which falls back.
 type Opener interface {

@@ -206,6 +206,9 @@ func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size 
 			}
 		}
 		if err != nil {
+			if c, e := s.openCached(ctx, tenant, root, size); e == nil {
+				return c, nil
+			}
 			return fail(Name{}, err)
 		}
 		return r, nil
@@ -218,6 +221,11 @@ func (s *Store) Open(ctx context.Context, tenant Tenant, root merkle.Root, size 
 		return newMemoryReader(root, data), nil
 	}
 	r, errWhole := s.openWhole(ctx, tenant, root, size)
+	if errWhole != nil {
+		if c, e := s.openCached(ctx, tenant, root, size); e == nil {
+			return c, nil
+		}
+	}
 	switch {
 	case errWhole == nil:
 		return r, nil

@@ -117,7 +117,7 @@ type SweepReport struct {
 // sweptKinds are the kinds of which an object is needed if, and only if, the
 // blob of its ID is. Kinds that are in neither this list nor packs are left
 // alone.
-var sweptKinds = []Kind{KindBlob, KindOutboard, KindRecipe}
+var sweptKinds = []Kind{KindBlob, KindOutboard, KindRecipe, KindCache}
 
 // A referrer reads which further blobs an object refers to: they are needed as
 // long as the object is.

@@ -176,6 +176,8 @@ func (t *tenantSweep) needed(ctx context.Context, name Name) bool {
 			return o.Size() > 0, nil // it can be made anew from the blob
 		case KindRecipe:
 			return soundRecipe(o)
+		case KindCache:
+			return soundCached(ctx, latest.ID, cachedSize(o.Size()), o)
 		}
 		root, err := merkle.BuildAt(ctx, o, o.Size(), nil)
 		return root == latest.ID, err

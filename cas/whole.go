@@ -20,81 +20,133 @@ const (
 // copyRooms are the buffers, for reuse.
 var copyRooms = sync.Pool{New: func() any { return new([copySize]byte) }}
 
+// stagedWhole is a blob whose bytes and outboard are in unfinished objects.
+type stagedWhole struct {
+	root        merkle.Root
+	size        int64
+	data, nodes Stage
+}
+
+func (w *stagedWhole) discard() error { return errors.Join(w.data.Discard(), w.nodes.Discard()) }
+
 // putWhole stores head followed by r (which may be nil) as an object of its
 // own. The bytes stream into an unfinished object while their outboard streams
 // into another; both get their names when the root is known: the data first,
 // so that an outboard without data never shows.
 func (s *Store) putWhole(ctx context.Context, tenant Tenant, h *hold, head []byte, r io.Reader) (Info, error) {
+	w, err := s.stageWhole(ctx, tenant, head, r)
+	if err != nil {
+		return Info{}, &Error{Op: "put", Err: plain(err)}
+	}
+	defer w.discard()
+	if err := s.settleWhole(ctx, tenant, h, w); err != nil {
+		return Info{}, &Error{Op: "put", Root: w.root, Err: plain(err)}
+	}
+	return Info{w.root, w.size, Whole}, nil
+}
+
+// stageWhole reads a blob into unfinished objects.
+func (s *Store) stageWhole(ctx context.Context, tenant Tenant, head []byte, r io.Reader) (*stagedWhole, error) {
 	in := io.Reader(bytes.NewReader(head))
 	if r != nil {
 		in = io.MultiReader(in, r)
 	}
 	data, err := NewStage(ctx, s.b, tenant)
 	if err != nil {
-		return Info{}, &Error{Op: "put", Err: plain(err)}
+		return nil, err
 	}
-	defer data.Discard()
 	nodes, err := NewStage(ctx, s.b, tenant)
 	if err != nil {
-		return Info{}, &Error{Op: "put", Err: plain(err)}
+		return nil, errors.Join(err, data.Discard())
 	}
-	defer nodes.Discard()
-	root, size, err := ingest(ctx, in, data, nodes)
-	if err != nil {
-		return Info{}, &Error{Op: "put", Err: plain(err)}
+	w := &stagedWhole{data: data, nodes: nodes}
+	if w.root, w.size, err = ingest(ctx, in, data, nodes); err != nil {
+		return nil, errors.Join(err, w.discard())
 	}
-	err = s.settle(ctx, h, Name{Tenant: tenant, Kind: KindBlob, ID: root}, data, size, func(o Object) (bool, error) {
-		if o.Size() != size {
-			return false, nil
-		}
-		got, err := merkle.BuildAt(ctx, o, size, nil)
-		if errors.Is(err, merkle.ErrChanged) {
-			return false, nil
-		}
-		return got == root, err
-	})
-	if n := merkle.OutboardSize(size); err == nil && n > 0 {
-		err = s.settle(ctx, h, Name{Tenant: tenant, Kind: KindOutboard, ID: root}, nodes, n, func(o Object) (bool, error) {
-			return sameBytes(ctx, o, n, io.NewSectionReader(nodes, 0, n))
-		})
-	}
-	if err != nil {
-		return Info{}, &Error{Op: "put", Root: root, Err: plain(err)}
-	}
-	return Info{root, size, Whole}, nil
+	return w, nil
 }
 
-// settle gives a staged object its name. A resident object under that name that
-// passes the check stays; one that does not, or is condemned, is superseded by
-// the next generation.
-func (s *Store) settle(ctx context.Context, h *hold, name Name, stage Stage, size int64, check func(Object) (bool, error)) error {
-	resident, err := s.latest(ctx, name)
-	if err != nil && !errors.Is(err, ErrNotFound) {
+// settleWhole makes staged blobs durable, all that are given at once, and uses
+// them up.
+func (s *Store) settleWhole(ctx context.Context, tenant Tenant, h *hold, blobs ...*stagedWhole) error {
+	var data, nodes []Staged
+	for _, w := range blobs {
+		name, err := s.place(ctx, h, Name{Tenant: tenant, Kind: KindBlob, ID: w.root}, func(o Object) (bool, error) {
+			if o.Size() != w.size {
+				return false, nil
+			}
+			got, err := merkle.BuildAt(ctx, o, w.size, nil)
+			if errors.Is(err, merkle.ErrChanged) {
+				return false, nil
+			}
+			return got == w.root, err
+		})
+		if err != nil {
+			return err
+		}
+		data = append(data, Staged{w.data, name, w.size})
+	}
+	if err := s.commitStages(ctx, data); err != nil {
 		return err
 	}
+	for _, w := range blobs {
+		n := merkle.OutboardSize(w.size)
+		if n == 0 {
+			continue
+		}
+		name, err := s.place(ctx, h, Name{Tenant: tenant, Kind: KindOutboard, ID: w.root}, func(o Object) (bool, error) {
+			return sameBytes(ctx, o, n, io.NewSectionReader(w.nodes, 0, n))
+		})
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, Staged{w.nodes, name, n})
+	}
+	return s.commitStages(ctx, nodes)
+}
+
+func (s *Store) commitStages(ctx context.Context, list []Staged) error {
+	if len(list) == 1 {
+		return list[0].Stage.Commit(ctx, list[0].Name, list[0].Size)
+	}
+	return CommitStages(ctx, s.b, list)
+}
+
+// settle gives a staged object its name, as place says.
+func (s *Store) settle(ctx context.Context, h *hold, name Name, stage Stage, size int64, check func(Object) (bool, error)) error {
+	name, err := s.place(ctx, h, name, check)
+	if err != nil {
+		return err
+	}
+	return stage.Commit(ctx, name, size)
+}
+
+// place returns the name under which to commit an object, pinned. A resident
+// object under that name that passes the check stays: to commit under its name
+// writes nothing then, but makes sure that the name is durable, or puts the bytes
+// back if it was deleted since the check. One that does not pass, or is
+// condemned, is superseded by the next generation.
+func (s *Store) place(ctx context.Context, h *hold, name Name, check func(Object) (bool, error)) (Name, error) {
+	resident, err := s.latest(ctx, name)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return name, err
+	}
 	name, pinErr := h.free(ctx, resident)
-	switch {
-	case pinErr != nil:
-		return pinErr
-	case err != nil || name != resident: // there is none, or it is condemned
-		return stage.Commit(ctx, name, size)
+	if pinErr != nil || err != nil || name != resident { // there is none, or it is condemned
+		return name, pinErr
 	}
 	sound, err := s.sound(ctx, resident, check)
 	switch {
 	case errors.Is(err, ErrNotFound): // deleted meanwhile: its name is free
 	case err != nil:
-		return err
+		return name, err
 	case !sound && resident.Gen == math.MaxUint32:
-		return &Error{Op: "heal", Name: resident, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
+		return name, &Error{Op: "heal", Name: resident, Err: fmt.Errorf("%w: no generation is left", ErrCorrupt)}
 	case !sound:
 		resident.Gen++
-		if resident, err = h.free(ctx, resident); err != nil {
-			return err
-		}
+		return h.free(ctx, resident)
 	}
-	// For a sound one this writes nothing: it makes sure that the name is
-	// durable, or puts the bytes back if it was deleted since the check.
-	return stage.Commit(ctx, resident, size)
+	return resident, nil
 }
 
 // sound opens an object and checks it. Only what the object itself is makes it

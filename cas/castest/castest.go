@@ -66,6 +66,8 @@ var tests = []struct {
 	{"Stage/taken name stays", stageTaken},
 	{"Stage/cancelled context leaves nothing", stageCancelled},
 	{"Stage/used up after commit", stageUsedUp},
+	{"Stage/loose commit publishes", stageLoose},
+	{"Stage/commit of many publishes each", stageMany},
 	{"Open/missing is ErrNotFound", openMissing},
 	{"Open/size and ReadAt", openReadAt},
 	{"Open/parallel reads", openParallel},

@@ -338,17 +338,8 @@ func (s *stage) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (s *stage) Commit(ctx context.Context, name cas.Name, size int64) error {
-	if s.temp.File() == nil {
-		return fs.ErrClosed
-	}
 	defer s.temp.Discard()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	info, err := s.temp.File().Stat()
-	if err == nil && info.Size() != size {
-		err = fmt.Errorf("%w: %d, stated %d", cas.ErrSize, info.Size(), size)
-	}
+	err := s.ready(ctx, size)
 	if err == nil {
 		err = s.b.taken(name, s.temp.Commit(name.String(), false))
 	}
@@ -356,3 +347,18 @@ func (s *stage) Commit(ctx context.Context, name cas.Name, size int64) error {
 }
 
 func (s *stage) Discard() error { return s.temp.Discard() }
+
+// ready reports whether a stage can be committed as so many bytes.
+func (s *stage) ready(ctx context.Context, size int64) error {
+	if s.temp.File() == nil {
+		return fs.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	info, err := s.temp.File().Stat()
+	if err == nil && info.Size() != size {
+		err = fmt.Errorf("%w: %d, stated %d", cas.ErrSize, info.Size(), size)
+	}
+	return err
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -142,6 +143,78 @@ func (t *Temp) Commit(name string, replace bool) (err error) {
 		return err
 	}
 	return SyncDir(t.fsys, dir) // on failure the name stays: see Publish
+}
+
+// CommitLoose gives the file its name and waits for no disk: after a crash the
+// name may be gone, or stand there with any part of the bytes. A taken name is
+// [fs.ErrExist]. Whatever it returns, the Temp is used up.
+func (t *Temp) CommitLoose(name string) (err error) {
+	if t.file == nil {
+		return fs.ErrClosed
+	}
+	defer func() {
+		if e := t.Discard(); err == nil {
+			err = e
+		}
+	}()
+	if err := t.fsys.MkdirAll(path.Dir(name), dirMode); err != nil {
+		return err
+	}
+	return t.giveName(name)
+}
+
+// CommitAll is Commit, without replacing, of several files at once: each
+// directory is flushed once for all files in it. A name that is taken stays as it
+// is and counts as committed, durably. After an error some may have their names.
+// Whatever it returns, the temps are used up.
+func CommitAll(temps []*Temp, names []string) (err error) {
+	defer func() {
+		for _, t := range temps {
+			if e := t.Discard(); err == nil {
+				err = e
+			}
+		}
+	}()
+	var dirs []string
+	for i, t := range temps {
+		if t.file == nil {
+			return fs.ErrClosed
+		}
+		dir := path.Dir(names[i])
+		if !slices.Contains(dirs, dir) {
+			if err := MakeDirs(t.fsys, dir); err != nil {
+				return err
+			}
+			dirs = append(dirs, dir)
+		}
+		if err := t.file.Sync(); err != nil { // final, as in Commit
+			return err
+		}
+	}
+	for i, t := range temps {
+		if err := t.giveName(names[i]); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	for _, dir := range dirs {
+		if err := SyncDir(temps[0].fsys, dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveName closes the file and gives it its name, which no flush follows.
+func (t *Temp) giveName(name string) error {
+	file := t.file
+	t.file = nil
+	if err := file.Close(); err != nil {
+		return errors.Join(err, t.remove())
+	}
+	if err := move(t.fsys, t.name, name, false); err != nil {
+		return errors.Join(err, t.remove())
+	}
+	return nil
 }
 
 // Discard throws the file away. After Commit or Discard it does nothing.
