@@ -264,9 +264,9 @@ func (s *sel) normal(b []byte) []byte {
 	}
 	b = appendInt(append(b, `["s",`...), start)
 	if s.noEnd {
-		b = append(b, `,"",`...)
+		b = append(b, `,""`...)
 	} else {
 		b = appendInt(append(b, ','), s.end)
 	}
-	return append(appendInt(b, s.step), ']')
+	return append(appendInt(append(b, ','), s.step), ']')
 }
