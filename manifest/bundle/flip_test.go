@@ -13,21 +13,40 @@ import (
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
-// small are two bundles that are small enough to try every bit of.
+// small are bundles that are small enough to try every bit of: one of each claim,
+// and of a value both with the document and with a receipt.
 func small(t *testing.T) map[string][]byte {
-	src := source(t, lines(60), "text")
+	src, doc := source(t, lines(60), "text"), source(t, document(40), "")
 	b, err := bundle.Bytes(src, merkle.Range{Start: 1000, End: 2000})
 	r, err2 := bundle.Records(t.Context(), src, 7, 9)
-	return map[string][]byte{"bytes": write(t, b, err), "records": write(t, r, err2)}
+	p, err3 := bundle.Pointer(t.Context(), doc, "/items/20/id", true)
+	v, err4 := bundle.Pointer(t.Context(), doc, "/items/20/id", false)
+	if err4 != nil {
+		t.Fatal(err4)
+	}
+	return map[string][]byte{
+		"bytes": write(t, b, err), "records": write(t, r, err2), "pointer": write(t, p, err3),
+		"value": withReceipt(t, v, signBody(t, receiptFor(t, doc, selector.PointerSelector("/items/20/id"), []byte("20\n")), "store")),
+	}
 }
 
-// TestFlipAnyBit flips each bit of a whole file as it is: line 1 tells.
+// stride is how many places a test moves on: it tries all of a claim of bytes, and
+// every so many of the other claims.
+func stride(name string, others int) int {
+	if name == "bytes" {
+		return 1
+	}
+	return others
+}
+
+// TestFlipAnyBit flips bits of a whole file as it is: line 1 tells.
 func TestFlipAnyBit(t *testing.T) {
-	p := policy(t, "one")
+	p := storePolicy(t)
 	for name, file := range small(t) {
-		for bit := range len(file) * 8 {
+		for bit := 0; bit < len(file)*8; bit += stride(name, 11) {
 			file[bit/8] ^= 1 << (bit % 8)
 			if res, err := verify(file, p, nil); !errors.Is(err, bundle.ErrMalformed) {
 				t.Errorf("%s: bit %d: error = %v, result %v; want ErrMalformed", name, bit, err, res != nil)
@@ -37,10 +56,10 @@ func TestFlipAnyBit(t *testing.T) {
 	}
 }
 
-// TestFlipResealed flips a bit of each byte behind line 1 and repairs line 1, as an
+// TestFlipResealed flips a bit of the bytes behind line 1 and repairs line 1, as an
 // attacker would. What is not refused must be another claim, and a true one.
 func TestFlipResealed(t *testing.T) {
-	p := policy(t, "one")
+	p := storePolicy(t)
 	data := lines(60)
 	for name, file := range small(t) {
 		honest, err := verify(file, p, nil)
@@ -49,7 +68,7 @@ func TestFlipResealed(t *testing.T) {
 		}
 		body := bytes.IndexByte(file, '\n') + 1
 		reasons := map[string]int{}
-		for at := body; at < len(file); at++ {
+		for at := body; at < len(file); at += stride(name, 3) {
 			bit := at*8 + at%8
 			mutant := bytes.Clone(file)
 			mutant[bit/8] ^= 1 << (bit % 8)
@@ -59,7 +78,7 @@ func TestFlipResealed(t *testing.T) {
 			}
 			reasons[reason]++
 		}
-		report(t, name+", a bit of every byte behind line 1", reasons)
+		report(t, name+", a bit of the bytes behind line 1", reasons)
 		if only := reasons["malformed: header"]; only == 0 || len(reasons) < 5 {
 			t.Errorf("%s: one check seems to carry everything: %v", name, reasons)
 		}
@@ -69,7 +88,7 @@ func TestFlipResealed(t *testing.T) {
 // TestFlipDecoded flips bits inside the decoded parts (one of each byte of the
 // payload, every one of the signature) and encodes them again, so that no check of spelling can be the one that refuses.
 func TestFlipDecoded(t *testing.T) {
-	p := policy(t, "one")
+	p := storePolicy(t)
 	data := lines(60)
 	file := small(t)["bytes"]
 	honest, err := verify(file, p, nil)
@@ -140,6 +159,9 @@ func judge(t *testing.T, file []byte, p *manifest.Policy, honest *bundle.Result,
 	c := res.Claim
 	if c.Kind == bundle.KindBytes && !bytes.Equal(out.Bytes(), union(data, ranges(c))) {
 		t.Errorf("%s verified with bytes of another place", c)
+	}
+	if c.Kind == bundle.KindPointer {
+		t.Errorf("another value verified: %s", c)
 	}
 	if c.Kind == bundle.KindRecords {
 		all := bytes.SplitAfter(data, []byte("\n"))
