@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -67,9 +68,29 @@ func program(b *testing.B, name, path string, args ...string) runner {
 	}}
 }
 
+// read returns a runner that only reads the file, as a build does, in two
+// goroutines: no build that reads into a buffer takes less.
+func read(b *testing.B, f *os.File) runner {
+	return runner{"read", func() {
+		var readers sync.WaitGroup
+		for i := range int64(2) {
+			readers.Go(func() {
+				p := make([]byte, 256<<10)
+				for at := i * int64(len(p)); at < *size; at += 2 * int64(len(p)) {
+					if _, err := f.ReadAt(p, at); err != nil && err != io.EOF {
+						b.Error(err)
+					}
+				}
+			})
+		}
+		readers.Wait()
+	}}
+}
+
 // BenchmarkMerkleBuild prints how the root and outboard of a file compare with
-// b3sum's root alone in the best of its modes, on all cores and on one. Run it
-// with -size 1073741824 and -benchtime 5x or more.
+// b3sum's root alone in the best of its modes, on all cores and on one, and how
+// reading the file alone does on two. Run it with -size 1073741824 and
+// -benchtime 5x or more.
 func BenchmarkMerkleBuild(b *testing.B) {
 	b3sum, err := exec.LookPath("b3sum")
 	if err != nil {
@@ -92,11 +113,13 @@ func BenchmarkMerkleBuild(b *testing.B) {
 		{"1", build(1)},
 		program(b, "b3sum 1", b3sum, "--num-threads", "1", f.Name()),
 		program(b, "b3sum 1 no-mmap", b3sum, "--num-threads", "1", "--no-mmap", f.Name()),
+		read(b, f),
 	})
 	one := min(best["b3sum 1"], best["b3sum 1 no-mmap"])
 	all := min(one, best["b3sum"], best["b3sum no-mmap"])
 	b.ReportMetric(all.Seconds()/best["2"].Seconds(), "×b3sum-2-workers")
 	b.ReportMetric(one.Seconds()/best["1"].Seconds(), "×b3sum-1-worker")
+	b.ReportMetric(all.Seconds()/best["read"].Seconds(), "×b3sum-2-reading-alone")
 	rate(b, best["2"], "GB/s-2-workers")
 	rate(b, best["1"], "GB/s-1-worker")
 	rate(b, all, "GB/s-b3sum")

@@ -167,10 +167,10 @@ func vector(t *testing.T, name string) []byte {
 	return b
 }
 
-// bothWays runs a test with the code that this processor is given, and with the
-// code of one without wide registers.
-func bothWays(t *testing.T, test func(t *testing.T)) {
+// allCodes runs a test with every code that this processor can run.
+func allCodes(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	t.Run("native", test)
-	merkle.Narrow(func() { t.Run("narrow", test) })
+	for _, code := range merkle.Codes() {
+		merkle.WithCode(code, func() { t.Run(code, test) })
+	}
 }

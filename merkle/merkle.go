@@ -29,27 +29,30 @@
 //
 // # Which code runs where, and how fast
 //
-// Two modules compute BLAKE3. zeebo/blake3 hashes whole buffers: [Sum],
-// [DeriveKey] and what [BuildAt] gets of at most one group.
-// lukechampine.com/blake3/guts is the one that shows the values inside the tree,
-// so it does everything else. Both choose their code by what the processor has:
-// guts AVX-512, else AVX2, else plain Go; zeebo AVX2 and SSE4.1, else plain Go.
-// Without AVX-512 zeebo is the faster one by
-// a quarter, but it hides those values, and a tree needs them. On arm64, and on
-// everything that is not amd64, both are plain Go, six to seven times slower.
+// Three codes compute BLAKE3. zeebo/blake3 hashes whole buffers: [Sum],
+// [DeriveKey], [Keyed] and what [BuildAt] gets of at most one group. It hides the
+// values inside the tree, which everything else needs. On amd64 with AVX-512 or
+// AVX2 those come from an assembly of this package, which compresses 16 or 8 leaves
+// or parents at once (wide_amd64.s); elsewhere, and for a leaf or a parent alone,
+// from lukechampine.com/blake3/guts. guts has vector code too, but it gives the
+// value of a whole group only, so that a proof that cuts one hashes it again and
+// again, and takes twice as long: 3.3 GB/s with AVX-512 and 1.8 with AVX2 where
+// ours does 7.0 and 4.0. On arm64, and with the build tag purego on amd64, where
+// guts still runs its own, there is nothing but those two modules; both are plain
+// Go on arm64, seven to thirteen times slower.
 //
-// One core of one x86 server, the other code forced, in GB/s or microseconds:
+// One core of an Intel Xeon (2.8 GHz), the other code forced, the fastest of many
+// runs, in GB/s or microseconds:
 //
-//	                             AVX-512    AVX2    plain Go
-//	Sum of 1 MiB (zeebo)         3.0        3.0     0.49
-//	root and outboard            3.5        2.3     0.49
-//	verify an excerpt of 1 MiB   3.4        2.4     0.49
-//	verify an excerpt of 1 KiB   5.5 µs     5.6 µs  5.6 µs
-//	make the proof of 1 KiB      23 µs      21 µs   41 µs
+//	                                  AVX-512    AVX2    plain Go
+//	Sum of 1 MiB (zeebo)              3.7        3.7     0.53
+//	nodes of 256 KiB in the cache     7.0        4.0     0.55
+//	verify an excerpt of 1 MiB        4.6        3.3     0.53
+//	verify an excerpt of 1 KiB        3.3 µs     3.4 µs  4.8 µs
+//	make the proof of 1 KiB           9 µs       10 µs   36 µs
 //
-// A leaf alone and a parent are plain Go everywhere, and the vector code takes as
-// long for 2 leaves as for 16. It is twice as fast on bytes that were just copied
-// into the cache, which is why files are read and never mapped.
+// The excerpts are of 64 MiB in memory. Files are read into a small buffer and
+// never mapped: a mapped file that is truncated kills the process.
 //
 // The package is pure: it sees bytes through io interfaces and holds no file,
 // clock or global state.

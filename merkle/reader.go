@@ -203,7 +203,7 @@ func (b *BodyReader) parentCV(left, right *cv, s *subtree) cv {
 		for i := range 2 * n {
 			b.ahead[i] = getCV(b.buf[at+i*nodeSize:])
 		}
-		b.ahead.parents()
+		b.ahead.parents(n)
 	}
 	return b.ahead[(at-b.aheadFrom)/parentSize]
 }

@@ -18,7 +18,7 @@ func parseVector(t *testing.T, name string, v any) {
 }
 
 // TestBLAKE3Vectors holds every way to a root to BLAKE3's own vectors.
-func TestBLAKE3Vectors(t *testing.T) { bothWays(t, blake3VectorsHold) }
+func TestBLAKE3Vectors(t *testing.T) { allCodes(t, blake3VectorsHold) }
 
 func blake3VectorsHold(t *testing.T) {
 	var v struct {
@@ -99,7 +99,7 @@ func baoInput(n int) []byte {
 // TestBaoVectors holds WriteBao to the official slices, byte for byte, and
 // NewBaoReader to their corruption points. A whole encoding is the slice of
 // everything.
-func TestBaoVectors(t *testing.T) { bothWays(t, baoVectorsHold) }
+func TestBaoVectors(t *testing.T) { allCodes(t, baoVectorsHold) }
 
 func baoVectorsHold(t *testing.T) {
 	var v baoVectors
@@ -166,7 +166,7 @@ func baoVectorsHold(t *testing.T) {
 
 // TestBaoGroupVectors: the variant of Bao with 16 KiB groups is an lps1 body
 // whose set is whole groups.
-func TestBaoGroupVectors(t *testing.T) { bothWays(t, baoGroupVectorsHold) }
+func TestBaoGroupVectors(t *testing.T) { allCodes(t, baoGroupVectorsHold) }
 
 func baoGroupVectorsHold(t *testing.T) {
 	var v baoVectors

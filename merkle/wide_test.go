@@ -2,30 +2,45 @@ package merkle
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 )
 
-// Narrow runs f as on a processor that has no wide code. Nothing else may run
-// meanwhile.
-func Narrow(f func()) {
-	defer func(was bool) { wide = was }(wide)
-	wide = false
+// Codes returns the names of the codes that this processor can run, the one that
+// it is given first. The last is guts, whose values the others must have.
+func Codes() (codes []string) {
+	if wider {
+		codes = append(codes, "16 lanes")
+	}
+	if wide {
+		codes = append(codes, "8 lanes")
+	}
+	return append(codes, "guts")
+}
+
+// WithCode runs f with one of the codes. Nothing else may run meanwhile.
+func WithCode(code string, f func()) {
+	defer func(was, wasWider bool) { wide, wider = was, wasWider }(wide, wider)
+	wide, wider = code != "guts", code == "16 lanes"
 	f()
 }
 
-// narrowly returns what f returns as on a processor that has no wide code.
-func narrowly[T any](f func() T) (v T) {
-	Narrow(func() { v = f() })
+// with returns what f returns with one of the codes.
+func with[T any](code string, f func() T) (v T) {
+	WithCode(code, func() { v = f() })
 	return v
 }
 
-func needWide(t *testing.T) {
+// wideCodes runs a test with each of the codes but guts.
+func wideCodes(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	if !wide {
+	codes := Codes()
+	if len(codes) == 1 {
 		t.Skip("this processor has no wide code")
+	}
+	for _, code := range codes[:len(codes)-1] {
+		WithCode(code, func() { t.Run(code, test) })
 	}
 }
 
@@ -40,8 +55,9 @@ func random(t *testing.T, n int, seed byte) []byte {
 
 // TestWideLeaves holds the wide code to guts, for every number of leaves, places
 // whose counters fill both halves, and memory that begins and ends anywhere.
-func TestWideLeaves(t *testing.T) {
-	needWide(t)
+func TestWideLeaves(t *testing.T) { wideCodes(t, hasWideLeaves) }
+
+func hasWideLeaves(t *testing.T) {
 	const slack = 67
 	memory := random(t, GroupSize+slack, 1)
 	for n := LeafSize + 1; n <= GroupSize; n += 251 {
@@ -51,7 +67,7 @@ func TestWideLeaves(t *testing.T) {
 				for _, p := range [][]byte{memory[from : from+size], memory[from : from+size : from+size]} {
 					for _, root := range []bool{false, true} {
 						got := leavesCV(p, leaf, root)
-						if want := narrowly(func() cv { return leavesCV(p, leaf, root) }); got != want {
+						if want := with("guts", func() cv { return leavesCV(p, leaf, root) }); got != want {
 							t.Fatalf("%d bytes from leaf %d on, root %v: %x, guts says %x", size, leaf, root, got, want)
 						}
 					}
@@ -61,8 +77,9 @@ func TestWideLeaves(t *testing.T) {
 	}
 }
 
-func TestWideParents(t *testing.T) {
-	needWide(t)
+func TestWideParents(t *testing.T) { wideCodes(t, hasWideParents) }
+
+func hasWideParents(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
 		var v values
@@ -71,9 +88,9 @@ func TestWideParents(t *testing.T) {
 				v[i][j] = rng.Uint32()
 			}
 		}
-		up := v
-		up.parents()
-		for i := range wideLanes {
+		up, n := v, 1+rng.IntN(wideLanes)
+		up.parents(n)
+		for i := range n {
 			if want := parentCV(&v[2*i], &v[2*i+1], false); up[i] != want {
 				t.Fatalf("parent %d of %x is %x, guts says %x", i, v, up[i], want)
 			}
@@ -82,8 +99,9 @@ func TestWideParents(t *testing.T) {
 }
 
 // TestGroupTree asks for every subtree inside groups of every length.
-func TestGroupTree(t *testing.T) {
-	needWide(t)
+func TestGroupTree(t *testing.T) { wideCodes(t, hasGroupTree) }
+
+func hasGroupTree(t *testing.T) {
 	for n := 2; n <= groupLeaves; n++ {
 		for _, size := range []int{n*LeafSize - LeafSize + 1, n * LeafSize} {
 			p := random(t, size, byte(n))
@@ -93,7 +111,7 @@ func TestGroupTree(t *testing.T) {
 			check = func(lo, hi int64) {
 				for _, root := range []bool{false, lo == 0 && hi == int64(n)} {
 					part := p[lo*LeafSize : min(hi*LeafSize, int64(size))]
-					want := narrowly(func() cv { return leavesCV(part, 32+lo, root) })
+					want := with("guts", func() cv { return leavesCV(part, 32+lo, root) })
 					if root && hi-lo < 2 {
 						continue
 					}
@@ -113,8 +131,9 @@ func TestGroupTree(t *testing.T) {
 }
 
 // TestWidePiece compares values and nodes of pieces of every size.
-func TestWidePiece(t *testing.T) {
-	needWide(t)
+func TestWidePiece(t *testing.T) { wideCodes(t, hasWidePiece) }
+
+func hasWidePiece(t *testing.T) {
 	data := random(t, GroupSize<<largeHeight, 1)
 	type done struct {
 		cv    cv
@@ -127,7 +146,7 @@ func TestWidePiece(t *testing.T) {
 				c, nodes := pieceCV(p, group, nil)
 				return done{c, nodes}
 			}
-			got, want := task(), narrowly(task)
+			got, want := task(), with("guts", task)
 			if got.cv != want.cv || !bytes.Equal(got.nodes, want.nodes) {
 				t.Fatalf("height %d from group %d on: %x %x, want %x %x", h, group, got.cv, got.nodes, want.cv, want.nodes)
 			}
@@ -145,6 +164,7 @@ func BenchmarkPiece(b *testing.B) {
 			pieceCV(p, 0, out)
 		}
 	}
-	b.Run(fmt.Sprintf("wide=%v", wide), run)
-	Narrow(func() { b.Run("narrow", run) })
+	for _, code := range Codes() {
+		WithCode(code, func() { b.Run("code="+code, run) })
+	}
 }
