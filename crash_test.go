@@ -54,8 +54,9 @@ type crashHistory struct {
 	objects *crashfs.FS
 	s       *leafproof.Store
 
-	mu   sync.Mutex
-	told map[string][]byte // the artifacts that were told, nil once their end was told
+	mu    sync.Mutex
+	told  map[string][]byte // the artifacts that were told, nil once their end was told
+	ended string            // the artifact that the history deletes in the end
 
 	every    int // of so many moments one is looked at
 	step     int // bytes between the cuts of a commit's log
@@ -125,6 +126,10 @@ func (h *crashHistory) check(objects *crashfs.FS, c catalogueFiles, when string)
 		fail("%v", err)
 		return
 	}
+	if err := checkEnded(s, h.ended); err != nil {
+		fail("%v", err)
+		return
+	}
 	if h.states%5 != 0 {
 		return
 	}
@@ -149,6 +154,31 @@ func (h *crashHistory) check(objects *crashfs.FS, c catalogueFiles, when string)
 	if err := checkVisible(next, told); err != nil {
 		fail("then a publish and a crash: %v", err)
 	}
+}
+
+// checkEnded looks for the tombstone of an artifact that is deleted, in the
+// catalogue and among the objects.
+func checkEnded(s *leafproof.Store, id string) error {
+	ctx := context.Background()
+	if id == "" {
+		return nil
+	}
+	if _, err := s.Resolve(ctx, leafproof.Owner, id); leafproof.CodeOf(err) != leafproof.CodeArtifactDeleted {
+		return nil
+	}
+	if st, err := s.Tombstone(ctx, leafproof.Owner, id); err != nil || st == nil {
+		return fmt.Errorf("%s is deleted and has no tombstone: %v", id, err)
+	}
+	r, err := s.Check(ctx, leafproof.CheckOptions{})
+	if err != nil {
+		return err
+	}
+	for _, f := range r.Findings {
+		if f.Fault == "lost" {
+			return fmt.Errorf("%s is deleted, and %s", id, f.Detail)
+		}
+	}
+	return nil
 }
 
 // checkVisible reads all that is visible, and looks for all that was told.
@@ -267,6 +297,7 @@ func (h *crashHistory) run() {
 	if len(h.problems) > 0 {
 		return
 	}
+	h.ended = first
 	before := readCatalogue(h.t, h.name)
 	if err := h.s.Delete(context.Background(), leafproof.Owner, first, "no longer needed"); err != nil {
 		h.t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
+	"leafproof/merkle"
 )
 
 // OpenOn opens a store with the keys and the policy of the one in dir, its
@@ -31,3 +32,12 @@ func OpenOn(ctx context.Context, dir, catalogueFile string, b cas.Backend) (*Sto
 
 // Signer is signer.
 func (s *Store) Signer(role string) (crypto.Signer, error) { return s.signer(role) }
+
+// SpanSet is spanSet.
+type SpanSet struct{ s spanSet }
+
+// Add is add.
+func (s *SpanSet) Add(r merkle.Range) { s.s.add(r) }
+
+// List is list.
+func (s *SpanSet) List(size int64) ([][2]int64, bool) { return s.s.list(size) }

@@ -27,6 +27,8 @@ type GCOptions struct {
 	// notice the sweep; 0 is 10 seconds. What a process that keeps silent for
 	// longer has put and not published is refused when it is published.
 	Patience time.Duration
+
+	thorough func(cas.Tenant) bool // whose bytes must be gone to the last one
 }
 
 // GCReport is what a [Store.GC] did.
@@ -44,6 +46,10 @@ type GCReport struct {
 	Kept      []string `json:"kept"`            // what was left alone, and why
 	Tight     bool     `json:"used_reserve"`    // the disk was full: the reserve was given up first
 	Reserve   bool     `json:"reserve_present"` // the reserve is there for the next time
+	// Finished are deleted artifacts of which everything is gone now, and a signed
+	// statement says so; Unfinished are those of which something still stands.
+	Finished   int64 `json:"deletions_finished"`
+	Unfinished int64 `json:"deletions_unfinished"`
 }
 
 // reserveFile is room on the disk that a sweep gives up when there is no other:
@@ -61,12 +67,20 @@ const (
 //
 // An artifact whose manifest cannot be read keeps all of its tenant's objects,
 // since nobody knows what it needs; the report names it.
+//
+// Of an artifact that a tombstone ended, a signed deletion statement then says what
+// is gone: see [Store.Statements].
 func (s *Store) GC(ctx context.Context, o GCOptions) (*GCReport, error) {
 	if s.book == nil {
 		return nil, fail(CodeInternal, Stop, "gc", "this store cannot be swept: it has no folder")
 	}
 	report := &GCReport{Kept: []string{}}
-	err := s.sweep(ctx, o, s.catalogue, report)
+	buried, err := s.unfinished(ctx, s.objects)
+	if err != nil {
+		return report, wireError("gc", err)
+	}
+	o.thorough = tenantsOf(buried)
+	err = s.sweep(ctx, o, s.catalogue, report)
 	if err != nil && isFull(err) {
 		if err = s.giveUpReserve(); err != nil {
 			return report, wireError("gc", err)
@@ -76,6 +90,9 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (*GCReport, error) {
 	}
 	if err == nil {
 		report.Reserve = s.makeReserve() == nil
+		if err = s.stateDeletions(ctx, buried, report); err != nil && isFull(err) {
+			err = nil // it was swept, and there is no room for words: the next one says it
+		}
 	}
 	return report, wireError("gc", err)
 }
@@ -90,7 +107,7 @@ func (s *Store) sweep(ctx context.Context, o GCOptions, rows catalogue.Catalogue
 	objects := cas.New(s.backend, cas.Options{CacheBytes: -1, Leases: book})
 	defer func() { err = errors.Join(err, objects.Close()) }()
 	r, err := objects.Sweep(ctx, cas.SweepOptions{
-		Book: book, Patience: o.Patience,
+		Book: book, Patience: o.Patience, Thorough: o.thorough,
 		Roots: &gcRoots{rows: rows, objects: objects, labels: make(map[cas.Tenant]string)},
 	})
 	report.Epoch, report.Marked = r.Epoch, r.Marked
@@ -158,6 +175,7 @@ type gcRoots struct {
 
 	mu     sync.Mutex
 	labels map[cas.Tenant]string
+	said   map[cas.Tenant]int64 // how far the tenant's statements were gone over
 }
 
 var _ cas.Roots = (*gcRoots)(nil)
@@ -186,8 +204,39 @@ func (g *gcRoots) label(tenant cas.Tenant) (string, bool) {
 	return label, ok
 }
 
+// statements keeps the statements that stand as objects. They are never deleted.
+func (g *gcRoots) statements(ctx context.Context, tenant cas.Tenant, label string, fresh bool, keep func(...merkle.Root)) error {
+	const page = 500
+	g.mu.Lock()
+	after := g.said[tenant]
+	g.mu.Unlock()
+	if fresh {
+		after = 0
+	}
+	for {
+		list, err := g.rows.Objects(ctx, label, after, page)
+		if err != nil {
+			return err
+		}
+		for _, st := range list {
+			after = st.Seq
+			keep(st.ObjectRoot)
+		}
+		if len(list) < page {
+			break
+		}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.said == nil {
+		g.said = make(map[cas.Tenant]int64)
+	}
+	g.said[tenant] = after
+	return nil
+}
+
 // Roots implements [cas.Roots]: the bytes, the manifest and the record map of each
-// artifact that is neither deleted nor expired.
+// artifact that is neither deleted nor expired, and the statements.
 func (g *gcRoots) Roots(ctx context.Context, tenant cas.Tenant, after int64, keep func(...merkle.Root)) (int64, error) {
 	label, ok := g.label(tenant)
 	if !ok {
@@ -198,6 +247,9 @@ func (g *gcRoots) Roots(ctx context.Context, tenant cas.Tenant, after int64, kee
 		if label, ok = g.label(tenant); !ok {
 			return after, nil
 		}
+	}
+	if err := g.statements(ctx, tenant, label, after == 0, keep); err != nil {
+		return after, err
 	}
 	now, err := g.rows.Now(ctx)
 	if err != nil {
@@ -214,7 +266,7 @@ func (g *gcRoots) Roots(ctx context.Context, tenant cas.Tenant, after int64, kee
 				continue
 			}
 			keep(row.Root, row.EnvelopeRoot)
-			records, err := recordMapOf(ctx, g.objects, row)
+			records, _, err := recordMapOf(ctx, g.objects, row)
 			if err != nil {
 				return after, fmt.Errorf("%s: %w", row.ArtifactID, err)
 			}
@@ -228,36 +280,37 @@ func (g *gcRoots) Roots(ctx context.Context, tenant cas.Tenant, after int64, kee
 	}
 }
 
-// recordMapOf reads the root of an artifact's record map out of its manifest; the
+// recordMapOf reads root and size of an artifact's record map out of its manifest; the
 // zero root is none. It does not ask who signed it: its bytes are those of the
 // root that the row names, and a manifest that does not count keeps too much.
-func recordMapOf(ctx context.Context, objects *cas.Store, row catalogue.Artifact) (root merkle.Root, err error) {
+func recordMapOf(ctx context.Context, objects *cas.Store, row catalogue.Artifact) (root merkle.Root, size int64, err error) {
 	if row.EnvelopeSize > maxEnvelope {
-		return root, fmt.Errorf("%w: it has %d bytes", errManifest, row.EnvelopeSize)
+		return root, 0, fmt.Errorf("%w: it has %d bytes", errManifest, row.EnvelopeSize)
 	}
 	r, err := objects.Open(ctx, cas.TenantOf(row.Tenant), row.EnvelopeRoot, row.EnvelopeSize)
 	if err != nil {
-		return root, fmt.Errorf("its manifest: %w", err)
+		return root, 0, fmt.Errorf("its manifest: %w", err)
 	}
 	defer r.Close()
 	object := make([]byte, row.EnvelopeSize)
 	if _, err := r.ReadAt(object, 0); err != nil && err != io.EOF {
-		return root, fmt.Errorf("its manifest: %w", err)
+		return root, 0, fmt.Errorf("its manifest: %w", err)
 	}
 	var o signedManifest
 	if err := manifest.DecodeLimit(object, &o, maxEnvelope, manifest.MaxDepth); err != nil {
-		return root, fmt.Errorf("%w: %w", errManifest, err)
+		return root, 0, fmt.Errorf("%w: %w", errManifest, err)
 	}
 	payload, err := base64.StdEncoding.DecodeString(o.Manifest.Payload)
 	if err != nil {
-		return root, fmt.Errorf("%w: %w", errManifest, err)
+		return root, 0, fmt.Errorf("%w: %w", errManifest, err)
 	}
 	m, err := manifest.ParseManifest(payload)
 	if err != nil {
-		return root, fmt.Errorf("%w: %w", errManifest, err)
+		return root, 0, fmt.Errorf("%w: %w", errManifest, err)
 	}
 	if rec := m.Predicate.Records; rec != nil && rec.Map != nil {
-		return merkle.ParseRoot(rec.Map.Root)
+		root, err = merkle.ParseRoot(rec.Map.Root)
+		return root, rec.Map.Size, err
 	}
-	return root, nil
+	return root, 0, nil
 }
