@@ -47,11 +47,13 @@ func TestExit(t *testing.T) {
 	}{
 		"nothing claimed": {nil, "", 0, "Verified: nothing is said about the bytes, the length of the whole, "},
 		"good": {
-			[]manifest.State{"proven", "proven", "attested"}, "", 0,
+			[]manifest.State{"proven", "proven", "attested"},
+			"", 0,
 			"Verified: anybody can check by calculation, against the signed record, the bytes and the length of the whole; somebody signed the record, and your policy accepts the signature; nothing is said about the signer's right",
 		},
 		"unverifiable": {
-			[]manifest.State{"proven", "proven", "unverifiable"}, "", 2,
+			[]manifest.State{"proven", "proven", "unverifiable"},
+			"", 2,
 			"Not verified: the signature cannot be judged (why); anybody can check by calculation, against the signed record, the bytes and the length of the whole; nothing is said",
 		},
 		"mismatch":             {[]manifest.State{"MISMATCH"}, "", 3, "Refused: do not rely on this, for the evidence contradicts the bytes."},

@@ -22,11 +22,10 @@ import (
 )
 
 // strangers is a real store with an artifact of every kind, and what somebody who
-// checks a bundle of it by hand has: docs/VERIFY.md's lines and their files.
+// checks bundles of it has.
 type strangers struct {
 	dir     string // the store's folder
 	store   *leafproof.Store
-	files   map[string]string // what stands in the reader's folder, and where it comes from
 	proofs  map[string][]byte // bundles, by kind
 	excerpt map[string]string // what each of them proves
 	content map[string]string // the whole artifacts
@@ -357,8 +356,11 @@ func TestOthers(t *testing.T) {
 		"ssh-keygen, of a tenant":   {0, nil, "", "SIGNERS=" + elsewhere, [][]byte{good}},
 		"python's cryptography":     {1, []string{"python3"}, without("python3", "-c", "import cryptography"), "", [][]byte{sig, reseal(alterPayload(t, good))}},
 		"sigstore, from npm": {
-			2, []string{"node"}, map[bool]string{true: "LEAFPROOF_SIGSTORE does not name a copy of tools/sigstore in which npm ci ran"}[sigstore == ""],
-			"SIGSTORE=" + sigstore, [][]byte{sig, reseal(alterPayload(t, good))},
+			2,
+			[]string{"node"},
+			map[bool]string{true: "LEAFPROOF_SIGSTORE does not name a copy of tools/sigstore in which npm ci ran"}[sigstore == ""],
+			"SIGSTORE=" + sigstore,
+			[][]byte{sig, reseal(alterPayload(t, good))},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

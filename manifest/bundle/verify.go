@@ -94,19 +94,8 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 		}
 		v.Set(fact)
 	}
-	if h.Receipt != nil {
-		c.takeDigest()
-	}
-	if body, err = c.check(claim, body); err != nil {
+	if err := c.checkBody(h, body, o); err != nil {
 		return nil, err
-	}
-	if body.Size() > 0 {
-		return nil, malformed("end", "%d bytes are left over", body.Size())
-	}
-	if h.Receipt != nil {
-		if err := c.checkReceipt(claim, *h.Receipt, o); err != nil {
-			return nil, err
-		}
 	}
 	if o.Expect != nil && !claim.answers(*o.Expect) {
 		v.Set(manifest.Fact{
@@ -115,6 +104,25 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 		})
 	}
 	return res, nil
+}
+
+// checkBody checks the claim against the sections, which are all of the file's
+// rest, and the receipt against the claim.
+func (c *checker) checkBody(h *header, body *io.SectionReader, o Options) error {
+	if h.Receipt != nil {
+		c.takeDigest()
+	}
+	rest, err := c.check(h.Claims[0], body)
+	if err != nil {
+		return err
+	}
+	if rest.Size() > 0 {
+		return malformed("end", "%d bytes are left over", rest.Size())
+	}
+	if h.Receipt == nil {
+		return nil
+	}
+	return c.checkReceipt(h.Claims[0], *h.Receipt, o)
 }
 
 // open checks lines 1 and 2 and returns what follows them.
