@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"filippo.io/edwards25519"
 )
@@ -35,6 +36,10 @@ func NewPublicKey(b []byte) (PublicKey, error) {
 	if len(b) != ed25519.PublicKeySize {
 		return PublicKey{}, fmt.Errorf("%w: %d bytes, not %d", ErrKey, len(b), ed25519.PublicKeySize)
 	}
+	known := &checkedKeys[b[0]%uint8(len(checkedKeys))]
+	if k := known.Load(); k != nil && bytes.Equal(k.b[:], b) {
+		return *k, nil
+	}
 	p, err := new(edwards25519.Point).SetBytes(b)
 	if err != nil {
 		return PublicKey{}, fmt.Errorf("%w: not a point of the curve", ErrKey)
@@ -45,8 +50,14 @@ func NewPublicKey(b []byte) (PublicKey, error) {
 	if new(edwards25519.Point).MultByCofactor(p).Equal(edwards25519.NewIdentityPoint()) == 1 {
 		return PublicKey{}, fmt.Errorf("%w: a point of small order", ErrKey)
 	}
-	return PublicKey{[ed25519.PublicKeySize]byte(b)}, nil
+	key := PublicKey{[ed25519.PublicKeySize]byte(b)}
+	known.Store(&key)
+	return key, nil
 }
+
+// checkedKeys remembers keys that passed: a store meets the same few all the time,
+// and the arithmetic takes as long as a signature.
+var checkedKeys [64]atomic.Pointer[PublicKey]
 
 // PublicKeyOf returns the public half of a signer, which must be Ed25519.
 func PublicKeyOf(s crypto.Signer) (PublicKey, error) {

@@ -24,20 +24,31 @@ const (
 // printable ASCII, a number that is not an integer within ±(2^53−1), a string
 // that is not valid UTF-8 or holds U+007F, U+2028 or U+2029, nesting beyond
 // [MaxDepth]. Such a number is best written as a decimal string.
-func Canonical(v any) ([]byte, error) {
+func Canonical(v any) ([]byte, error) { return canonical(v, MaxDepth) }
+
+func canonical(v any, maxDepth int) ([]byte, error) {
+	b, err := encode(v)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCanonical(b, len(b), maxDepth); err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// encode is canonical but for numbers and characters that have no canonical form.
+func encode(v any) ([]byte, error) {
 	b, err := json.Marshal(v, json.FormatNilMapAsNull(true), json.Deterministic(true))
 	if err != nil {
 		return nil, &Error{Op: "encode", Err: fmt.Errorf("%w: %s", ErrMalformed, Printable(err.Error()))}
 	}
 	value := jsontext.Value(b)
 	// Numbers are left alone: canonicalising them would round a large integer
-	// silently, where the check below refuses it.
+	// silently, where the check refuses it.
 	err = value.Format(jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	if err != nil {
 		return nil, &Error{Op: "encode", Err: fmt.Errorf("%w: %s", ErrMalformed, Printable(err.Error()))}
-	}
-	if err := checkCanonical(value, len(value), MaxDepth); err != nil {
-		return nil, err
 	}
 	return value, nil
 }
@@ -58,10 +69,15 @@ func DecodeLimit(b []byte, v any, maxSize, maxDepth int) error {
 	if err := checkCanonical(b, maxSize, maxDepth); err != nil {
 		return err
 	}
+	return decodeChecked(b, v)
+}
+
+// decodeChecked is [Decode] of what is known to be canonical.
+func decodeChecked(b []byte, v any) error {
 	if err := json.Unmarshal(b, v, json.RejectUnknownMembers(true)); err != nil {
 		return decodeError(err)
 	}
-	again, err := Canonical(v)
+	again, err := encode(v)
 	if err != nil {
 		return err
 	}

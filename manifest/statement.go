@@ -33,75 +33,113 @@ func derivedID(prefix, context string, p []byte) string {
 // identical bytes; and nobody can give it to other capture facts. It does not
 // fix issuer and indexes: [ManifestID] does. It grants nothing.
 func ArtifactID(p Predicate) (string, error) {
-	b, err := Canonical(coreOf(normalise(p)))
+	b, err := Canonical(normalise(p))
 	if err != nil {
 		return "", err
 	}
-	return derivedID("art_", contextArtifact, b), nil
+	return coreID(b), nil
 }
 
-// core is a Predicate without the members that an artifact_id does not fix. A
-// member added to Predicate or ArtifactRef is added here: TestCoreIsWhole.
-type core struct {
-	ArtifactRef coreRef      `json:"artifact_ref"`
-	Bytes       Bytes        `json:"bytes"`
-	Records     *Records     `json:"records"`
-	Lineage     Lineage      `json:"lineage"`
-	Schema      *SchemaCheck `json:"schema,omitzero"`
-	Supersedes  []Supersede  `json:"supersedes"`
-	Nonce       string       `json:"nonce"`
+// coreID derives the id from a predicate in canonical JSON.
+func coreID(predicate []byte) string {
+	core := rewrite(make([]byte, 0, len(predicate)), predicate, func(out, name, value []byte) ([]byte, bool) {
+		switch string(name) {
+		case "indexes", "issued_at", "issuer":
+			return out, false
+		case "artifact_ref":
+			return rewrite(out, value, func(out, name, value []byte) ([]byte, bool) {
+				if string(name) == "artifact_id" {
+					return out, false
+				}
+				return append(out, value...), true
+			}), true
+		}
+		return append(out, value...), true
+	})
+	return derivedID("art_", contextArtifact, core)
 }
 
-type coreRef struct {
-	ContentHash   string        `json:"content_hash"`
-	ToolCallID    *string       `json:"tool_call_id"`
-	SchemaVersion *string       `json:"schema_version"`
-	CreatedAt     string        `json:"created_at"`
-	SourceVersion SourceVersion `json:"source_version"`
-	Completeness  Completeness  `json:"completeness"`
-	Scope         Scope         `json:"scope"`
-	ExpiresAt     *string       `json:"expires_at"`
-	Retrieval     Retrieval     `json:"retrieval"`
-}
-
-func coreOf(p Predicate) core {
-	r := p.ArtifactRef
-	return core{
-		ArtifactRef: coreRef{
-			r.ContentHash, r.ToolCallID, r.SchemaVersion, r.CreatedAt, r.SourceVersion,
-			r.Completeness, r.Scope, r.ExpiresAt, r.Retrieval,
-		},
-		Bytes: p.Bytes, Records: p.Records, Lineage: p.Lineage, Schema: p.Schema, Supersedes: p.Supersedes, Nonce: p.Nonce,
+// rewrite appends an object in canonical JSON with the members that keep lets
+// pass: it appends the value of one and says true.
+func rewrite(out, object []byte, keep func(out, name, value []byte) ([]byte, bool)) []byte {
+	c := cursor{b: object}
+	out = append(out, '{')
+	first := len(out)
+	for more := c.enter(); more; more = c.next() {
+		raw := c.text()
+		c.pos++ // the colon
+		value := c.skip()
+		before := len(out)
+		if before > first {
+			out = append(out, ',')
+		}
+		out = append(append(out, raw...), ':')
+		var kept bool
+		if out, kept = keep(out, raw[1:len(raw)-1], value); !kept {
+			out = out[:before]
+		}
 	}
+	return append(out, '}')
 }
 
 // ManifestID derives the id of a signed statement from its exact payload bytes.
 // More signatures over the same payload do not change it.
 func ManifestID(payload []byte) string { return derivedID("mf_", contextManifest, payload) }
 
-// normalise gives absent things their one spelling.
+// normalise gives absent things their one spelling, and lists of their own, none of
+// which is nil.
 func normalise(p Predicate) Predicate {
 	if p.Bytes.Also == nil {
 		p.Bytes.Also = map[string]string{}
 	}
-	if len(p.ArtifactRef.Completeness.Coverage) == 0 {
-		p.ArtifactRef.Completeness.Coverage = nil
+	c := &p.ArtifactRef.Completeness
+	if len(c.Coverage) == 0 {
+		c.Coverage = nil
 	}
+	c.Omissions, c.Redactions = ownList(c.Omissions), ownList(c.Redactions)
+	p.ArtifactRef.Retrieval.Selectors = ownList(p.ArtifactRef.Retrieval.Selectors)
+	p.Indexes, p.Supersedes, p.Lineage.Inputs = ownList(p.Indexes), ownList(p.Supersedes), ownList(p.Lineage.Inputs)
 	return p
 }
+
+func ownList[T any](s []T) []T { return append(make([]T, 0, len(s)), s...) }
+
+// noID stands in a predicate until its core gives the id.
+const noID = "art_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
+// What stands around a predicate in the canonical JSON of a statement, and around
+// the id in that of a predicate.
+const (
+	beforeID        = `{"artifact_ref":{"artifact_id":"`
+	beforePredicate = `{"_type":"` + StatementType + `","predicate":`
+	afterPredicate  = `,"predicateType":"` + PredicateManifest + `","subject":[{"digest":{"blake3":"`
+)
 
 // NewStatement checks a predicate and returns the payload to sign. An empty
 // artifact_id is filled in from the core; any other must be the one that
 // follows from it ([ErrID]). What a nil list or map leaves open is written as
 // the format demands. The rules are those of [ParseManifest].
 func NewStatement(p Predicate) (payload []byte, err error) {
-	const op = "make a statement"
-	p = normalise(p)
-	id, err := ArtifactID(p)
+	m, err := NewManifest(p)
 	if err != nil {
 		return nil, err
 	}
-	if p.ArtifactRef.ArtifactID == "" {
+	return m.Payload, nil
+}
+
+// NewManifest is [NewStatement] with what [ParseManifest] finds in the payload.
+func NewManifest(p Predicate) (*Manifest, error) {
+	const op = "make a statement"
+	p = normalise(p)
+	given := p.ArtifactRef.ArtifactID
+	p.ArtifactRef.ArtifactID = noID
+	// The statement is one level around the predicate.
+	predicate, err := canonical(p, MaxDepth-1)
+	if err != nil {
+		return nil, err
+	}
+	id := coreID(predicate)
+	if p.ArtifactRef.ArtifactID = given; given == "" {
 		p.ArtifactRef.ArtifactID = id
 	}
 	c := checker{op: op}
@@ -110,19 +148,24 @@ func NewStatement(p Predicate) (payload []byte, err error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	payload, err = Canonical(Statement{
-		Type:          StatementType,
-		Subject:       []Subject{{Name: id, Digest: digests(&p)}},
-		PredicateType: PredicateManifest,
-		Predicate:     p,
-	})
+	root, err := merkle.ParseRoot(p.Bytes.Root)
 	if err != nil {
-		return nil, err
+		return nil, &Error{op, "/predicate/bytes/root", fmt.Errorf("%w: %v", ErrMalformed, err)}
 	}
+	copy(predicate[len(beforeID):], id)
+	payload := make([]byte, 0, len(beforePredicate)+len(predicate)+len(afterPredicate)+256)
+	payload = append(append(append(payload, beforePredicate...), predicate...), afterPredicate...)
+	payload = append(payload, p.Bytes.Root...)
+	if sum, ok := p.Bytes.Also["sha256"]; ok {
+		payload = append(append(payload, `","sha256":"`...), sum...)
+	}
+	payload = append(append(append(payload, `"},"name":"`...), id...), `"}]}`...)
 	if len(payload) > MaxPayload {
 		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(payload), MaxPayload)}
 	}
-	return payload, nil
+	return &Manifest{
+		Predicate: p, ArtifactID: id, ManifestID: ManifestID(payload), Root: root, Size: p.Bytes.Size, Payload: payload,
+	}, nil
 }
 
 // digests are those that the subject of a statement lists: all that the
@@ -145,21 +188,11 @@ func ParseManifest(payload []byte) (*Manifest, error) {
 		return nil, err
 	}
 	// The types come first: no other field means anything under another type.
-	var head struct {
-		Type          string `json:"_type"`
-		PredicateType string `json:"predicateType"`
-	}
-	if err := json.Unmarshal(payload, &head); err != nil {
-		return nil, decodeError(err)
-	}
-	if head.Type != StatementType {
-		return nil, &Error{op, "/_type", fmt.Errorf("%w: %s is not %q", ErrMalformed, quote(head.Type), StatementType)}
-	}
-	if head.PredicateType != PredicateManifest {
-		return nil, &Error{op, "/predicateType", fmt.Errorf("%w: %s is not %q", ErrMalformed, quote(head.PredicateType), PredicateManifest)}
+	if err := checkTypes(payload); err != nil {
+		return nil, err
 	}
 	var st Statement
-	if err := DecodeLimit(payload, &st, MaxPayload, MaxDepth); err != nil {
+	if err := decodeChecked(payload, &st); err != nil {
 		return nil, err
 	}
 	c := checker{op: op}
@@ -168,10 +201,7 @@ func ParseManifest(payload []byte) (*Manifest, error) {
 	if c.err != nil {
 		return nil, c.err
 	}
-	id, err := ArtifactID(st.Predicate)
-	if err != nil {
-		return nil, err
-	}
+	id := coreID(member(payload, "predicate"))
 	if c.id(&st.Predicate, id); c.err != nil {
 		return nil, c.err
 	}
@@ -183,4 +213,35 @@ func ParseManifest(payload []byte) (*Manifest, error) {
 		Predicate: st.Predicate, ArtifactID: id, ManifestID: ManifestID(payload),
 		Root: root, Size: st.Predicate.Bytes.Size, Payload: payload,
 	}, nil
+}
+
+// checkTypes checks what kind of statement a payload in canonical JSON is.
+func checkTypes(payload []byte) error {
+	const op = "parse manifest"
+	var head struct {
+		Type          string `json:"_type"`
+		PredicateType string `json:"predicateType"`
+	}
+	if err := json.Unmarshal(payload, &head); err != nil {
+		return decodeError(err)
+	}
+	if head.Type != StatementType {
+		return &Error{op, "/_type", fmt.Errorf("%w: %s is not %q", ErrMalformed, quote(head.Type), StatementType)}
+	}
+	if head.PredicateType != PredicateManifest {
+		return &Error{op, "/predicateType", fmt.Errorf("%w: %s is not %q", ErrMalformed, quote(head.PredicateType), PredicateManifest)}
+	}
+	return nil
+}
+
+// member returns the value of a member of an object in canonical JSON; nil where
+// there is none.
+func member(object []byte, name string) []byte {
+	c := cursor{b: object}
+	for got, more := c.member(c.enter()); more; got, more = c.member(c.next()) {
+		if value := c.skip(); string(got) == name {
+			return value
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -471,6 +472,69 @@ func BenchmarkParseManifest(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkSign is all that signing an artifact costs: the statement and both
+// signatures.
+func BenchmarkSign(b *testing.B) {
+	p := predicate()
+	key, _ := testKey("one")
+	b.ReportAllocs()
+	for b.Loop() {
+		payload, err := manifest.NewStatement(p)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := manifest.Sign(payload, key); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := manifest.SignSSH(payload, manifest.NamespaceManifest, key); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// TestStatementTwin: the payload that is put together from its parts is the
+// canonical JSON of the whole.
+func TestStatementTwin(t *testing.T) {
+	for name, change := range shapes {
+		p := predicate()
+		change(&p)
+		m, err := manifest.NewManifest(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests := map[string]string{"blake3": p.Bytes.Root}
+		maps.Copy(digests, p.Bytes.Also)
+		want, err := manifest.Canonical(manifest.Statement{
+			Type: manifest.StatementType, PredicateType: manifest.PredicateManifest, Predicate: m.Predicate,
+			Subject: []manifest.Subject{{Name: m.ArtifactID, Digest: digests}},
+		})
+		if err != nil || !bytes.Equal(m.Payload, want) {
+			t.Errorf("%s: the payload is\n%s\nwant\n%s, %v", name, m.Payload, want, err)
+		}
+		parsed, err := manifest.ParseManifest(m.Payload)
+		if err != nil || parsed.ArtifactID != m.ArtifactID || parsed.ManifestID != m.ManifestID || parsed.Root != m.Root || parsed.Size != m.Size {
+			t.Errorf("%s: parsed, it is %+v, %v", name, parsed, err)
+		}
+	}
+	p := predicate()
+	p.ArtifactRef.Completeness.Coverage = nested(manifest.MaxDepth - 4)
+	if _, err := manifest.NewStatement(p); err != nil {
+		t.Errorf("as deep as may be: %v", err)
+	}
+	p.ArtifactRef.Completeness.Coverage = nested(manifest.MaxDepth - 3)
+	if _, err := manifest.NewStatement(p); !errors.Is(err, manifest.ErrNotCanonical) {
+		t.Errorf("a level more: %v", err)
+	}
+}
+
+func nested(levels int) map[string]any {
+	m := map[string]any{"x": "y"}
+	for range levels - 1 {
+		m = map[string]any{"x": m}
+	}
+	return m
 }
 
 func BenchmarkNewStatement(b *testing.B) {
