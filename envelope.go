@@ -129,6 +129,9 @@ func recordsOf(d *Draft) *manifest.Records {
 		},
 		Map: &manifest.MapRef{Root: d.mapped.Root.String(), Size: d.mapped.Size},
 	}
+	for _, span := range st.UndecidableSpans {
+		r.Flags.UndecidableSpans = append(r.Flags.UndecidableSpans, [2]int64{span.Start, span.End})
+	}
 	if l.Format == "csv" {
 		r.Dialect = &manifest.Dialect{
 			Delimiter: l.Dialect.Delimiter, Quote: l.Dialect.Quote, Header: l.Dialect.Header, Columns: l.Dialect.Columns,
