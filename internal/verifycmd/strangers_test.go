@@ -29,12 +29,13 @@ type strangers struct {
 	proofs  map[string][]byte // bundles, by kind
 	excerpt map[string]string // what each of them proves
 	content map[string]string // the whole artifacts
+	ids     map[string]string
 }
 
 func newStrangers(t *testing.T) *strangers {
 	t.Helper()
 	ctx := t.Context()
-	s := &strangers{dir: filepath.Join(t.TempDir(), "store"), proofs: map[string][]byte{}, excerpt: map[string]string{}, content: map[string]string{}}
+	s := &strangers{dir: filepath.Join(t.TempDir(), "store"), proofs: map[string][]byte{}, excerpt: map[string]string{}, content: map[string]string{}, ids: map[string]string{}}
 	if err := leafproof.Init(ctx, s.dir); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func (s *strangers) prove(t *testing.T, kind, content string, sel leafproof.Sele
 	if _, err := s.store.Prove(ctx, leafproof.Owner, ref.ArtifactID, sel, &out); err != nil {
 		t.Fatal(err)
 	}
-	s.proofs[kind], s.excerpt[kind], s.content[kind] = out.Bytes(), excerpt, content
+	s.proofs[kind], s.excerpt[kind], s.content[kind], s.ids[kind] = out.Bytes(), excerpt, content, ref.ArtifactID
 }
 
 // blocks are the shell lines of docs/VERIFY.md, as they stand there.

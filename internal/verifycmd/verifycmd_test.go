@@ -102,3 +102,55 @@ func TestForeignText(t *testing.T) {
 		})
 	}
 }
+
+// TestLater: the tombstone of an artifact that was ended after the excerpt was made.
+func TestLater(t *testing.T) {
+	ctx := t.Context()
+	s := newStrangers(t)
+	dir := t.TempDir()
+	file, later := filepath.Join(dir, "e.proof"), filepath.Join(dir, "tombstone.json")
+	if err := os.WriteFile(file, s.proofs["bytes"], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := verifycmd.Options{File: file, Policy: leafproof.PolicyPath(s.dir), RequireCurrent: true}
+	if text, code := run(t, o); code != 0 {
+		t.Fatalf("exit %d: %s", code, text)
+	}
+	if err := s.store.Delete(ctx, leafproof.Owner, s.ids["bytes"], "asked for"); err != nil {
+		t.Fatal(err)
+	}
+	st, err := s.store.Tombstone(ctx, leafproof.Owner, s.ids["bytes"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"", "\n"} {
+		if err := os.WriteFile(later, append(st.Envelope.Bytes(), end...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		o.Later = []string{later}
+		text, code := run(t, o)
+		if code != verifycmd.ExitUnverifiable || !strings.Contains(text, "supersession    attested(store-tombstone, tombstone)") || !strings.Contains(text, "Not verified: ended by its store at ") {
+			t.Errorf("exit %d: %s", code, text)
+		}
+	}
+	// Before it took effect, the excerpt was current.
+	o.At = time.Now().Add(-time.Hour).Format(time.RFC3339)
+	if text, code := run(t, o); code != 0 {
+		t.Errorf("exit %d an hour before: %s", code, text)
+	}
+	for _, other := range []string{"records", "empty"} {
+		if err := os.WriteFile(file, s.proofs[other], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if text, code := run(t, o); code != verifycmd.ExitUnverifiable || !strings.Contains(text, "unverifiable(the later statement is about "+s.ids["bytes"]) {
+			t.Errorf("%s: exit %d: %s", other, code, text)
+		}
+	}
+	if err := os.WriteFile(later, []byte(`{"payloadType":"x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code, err := verifycmd.Run(o, &out, &out); code != verifycmd.ExitUsage || err == nil {
+		t.Errorf("no statement: exit %d, %v", code, err)
+	}
+}
