@@ -18,8 +18,15 @@ const cursorLife = 15 * time.Minute
 
 // Query is a question about an artifact's records.
 type Query struct {
-	// Where is the condition; see [selector.ParseWhere].
+	// Where is the condition; see [selector.ParseWhere]. Empty, it holds for every
+	// record.
 	Where string
+	// Order has the keys that the rows are ordered by, then by record number; see
+	// [selector.ParseOrder]. Every page of such a result examines all records.
+	Order []string
+	// Select has the parts of the records that are wanted; see
+	// [selector.ParseSelect]. None are whole records.
+	Select []string
 	// Limit is how many records to return at most; 0 is no limit.
 	Limit int64
 	// Cursor goes on where an earlier answer to the same query stopped.
@@ -28,8 +35,9 @@ type Query struct {
 	Count bool
 	// Progress, where set, is told how many bytes were read, in steps.
 	Progress func(bytes int64)
-	// MaxRecords and MaxBytes bound what may be examined; 0 is no bound.
-	MaxRecords, MaxBytes int64
+	// MaxRecords and MaxBytes bound what may be examined, ReturnBytes how many bytes
+	// of records a page may have (one record at least); 0 is no bound.
+	MaxRecords, MaxBytes, ReturnBytes int64
 	// Receipt, where set, is filled with the signed receipt of the answer, also of
 	// one that was cut short. The receipts of a query's pages form a chain.
 	Receipt *Statement
@@ -39,11 +47,45 @@ type Query struct {
 type Row struct {
 	Record int64         // its number, from 0
 	Span   selector.Span // where it stands in the artifact
-	Bytes  []byte        // its bytes, valid until emit returns
+	Bytes  []byte        // its bytes, valid until emit returns; nil where only parts of it were selected
 	JSON   bool          // the record is a JSON value, as opposed to a CSV row or a line
+	// Selected has, for each of Query.Select, the values that it selects in the
+	// record, in order.
+	Selected [][]selector.Value
+
+	many []bool // by selection: it may select several values
 }
 
-// Query gives the records that satisfy a condition to emit, in document order,
+// AppendText appends the row as a line of text, without a line end: the record
+// as it stands; or, where parts of it were selected, a field for each selection,
+// with a tab between two: the value as it stands, nothing where there is none,
+// and for a selection that may have several [, the values with a comma between
+// two, and ].
+func (r Row) AppendText(dst []byte) []byte {
+	if r.Selected == nil {
+		return append(dst, r.Bytes...)
+	}
+	for i, values := range r.Selected {
+		if i > 0 {
+			dst = append(dst, '\t')
+		}
+		if r.many[i] {
+			dst = append(dst, '[')
+		}
+		for j, v := range values {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, v.Bytes...)
+		}
+		if r.many[i] {
+			dst = append(dst, ']')
+		}
+	}
+	return dst
+}
+
+// Query gives the records that satisfy a condition to emit, in the order asked for,
 // and answers with what it examined. The gate is asked before the first record
 // and again at every flush.
 //
@@ -66,17 +108,17 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 		return nil, err
 	}
 	if q.Count { // a number and nothing else: no page of it, no place
-		if q.Limit != 0 || q.Cursor != "" {
-			return nil, fail(CodeSelectorInvalid, FixCall, "count", "a count goes with no limit and no cursor: it is of all records")
+		if q.Limit != 0 || q.Cursor != "" || len(q.Order) > 0 || len(q.Select) > 0 {
+			return nil, fail(CodeSelectorInvalid, FixCall, "count", "a count goes with no limit, cursor, order or selection: it is of all records")
 		}
 		emit = nil
 	}
-	answer, where, err := a.ask(q)
+	answer, task, err := a.ask(q)
 	if err != nil {
 		return nil, wireError(id, err)
 	}
 	binding := s.binding(who, a, answer)
-	from, err := s.from(ctx, q, binding)
+	task.From, err = s.from(ctx, q, binding)
 	if err != nil {
 		return nil, wireError("", err)
 	}
@@ -84,25 +126,29 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	if err != nil {
 		return nil, wireError(id, err)
 	}
-	isJSON := a.layout().Format == selector.FormatJSON || a.layout().Format == selector.FormatNDJSON
 	// Rows pass a gated writer on their way to emit: it looks at the permit.
 	gated, err := gate.NewWriter(ctx, io.Discard, permit, a.request)
 	if err != nil {
 		return nil, wireError(id, err)
 	}
-	var give func(int64, selector.Span, []byte) error
+	var give func(selector.Row) error
 	if emit != nil {
-		give = func(rec int64, span selector.Span, b []byte) error {
-			if _, err := gated.Write(b); err != nil {
+		rows := rowMaker{isJSON: isJSON(task.Layout.Format)}
+		for _, s := range task.Select {
+			rows.many = append(rows.many, !s.Singular())
+		}
+		give = func(r selector.Row) error {
+			row, text := rows.row(r)
+			if _, err := gated.Write(text); err != nil {
 				return err
 			}
-			if err := receipt.row(span, b); err != nil {
+			if err := receipt.row(row, text); err != nil {
 				return err
 			}
-			return emit(Row{rec, span, b, isJSON})
+			return emit(row)
 		}
 	}
-	scan, scanErr := a.scan(ctx, q, where, from, give)
+	scan, scanErr := a.scan(ctx, q, *task, give)
 	if scanErr != nil && scan.Stop == "" {
 		return nil, wireError(id, scanErr)
 	}
@@ -113,7 +159,11 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 		scan.Returned, scan.Undecidable = 0, nil
 	}
 	answer.Fill(scan)
-	if !q.Count && scan.Stop != selector.StopComplete && scan.Stop != selector.StopError && scan.More != selector.MoreNo {
+	more := scan.Stop != selector.StopComplete && scan.Stop != selector.StopError && scan.More != selector.MoreNo
+	if len(task.Order) > 0 && scan.Returned == 0 {
+		more = false // no row, no place in the order to go on from
+	}
+	if more && !q.Count {
 		now, err := s.catalogue.Now(context.WithoutCancel(ctx))
 		if err != nil {
 			return nil, wireError(id, err)
@@ -127,55 +177,129 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	return answer, incomplete(id, scan.Stop, scanErr)
 }
 
-// ask begins the answer to a query: everything but what the scan will find.
-func (a *artifact) ask(q Query) (*selector.Answer, *selector.Where, error) {
-	if q.Limit < 0 || q.MaxRecords < 0 || q.MaxBytes < 0 {
-		return nil, nil, fail(CodeSelectorInvalid, FixCall, "limit", "a limit of %d: it is at least 0", min(q.Limit, q.MaxRecords, q.MaxBytes))
+// rowMaker makes the rows of a query.
+type rowMaker struct {
+	isJSON bool
+	many   []bool
+	text   []byte
+}
+
+// row returns a row and its text; both are valid until the next.
+func (m *rowMaker) row(r selector.Row) (Row, []byte) {
+	row := Row{Record: r.Record, Span: r.Span, Bytes: r.Bytes, JSON: m.isJSON}
+	if len(m.many) == 0 {
+		return row, r.Bytes
+	}
+	row.Bytes, row.Selected, row.many = nil, r.Selected, m.many
+	m.text = row.AppendText(m.text[:0])
+	return row, m.text
+}
+
+// isJSON reports whether the records of a format are JSON values.
+func isJSON(format string) bool {
+	return format == selector.FormatJSON || format == selector.FormatNDJSON
+}
+
+// ask begins the answer to a query, everything but what the scan will find, and
+// the task that finds it.
+func (a *artifact) ask(q Query) (*selector.Answer, *selector.Task, error) {
+	if least := min(q.Limit, q.MaxRecords, q.MaxBytes, q.ReturnBytes); least < 0 {
+		return nil, nil, fail(CodeSelectorInvalid, FixCall, "limit", "a limit of %d: it is at least 0", least)
 	}
 	if err := a.allows(manifest.SelectorQuery); err != nil {
 		return nil, nil, err
 	}
-	where, err := selector.ParseWhere(q.Where)
+	asked, err := q.parse(a.layout(), a.redacted())
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := where.Fits(a.layout()); err != nil {
-		return nil, nil, err
-	}
-	var redacted []string
-	for _, r := range a.m.Predicate.ArtifactRef.Completeness.Redactions {
-		redacted = append(redacted, r.Path)
-	}
-	where = where.WithRedactions(redacted)
 	answer := a.answer()
-	layout := a.layout()
-	answer.Selector, answer.QID, answer.Where = json.RawMessage(where.Normalised(layout)), where.QID(layout), where
+	answer.Selector, answer.QID = json.RawMessage(asked.Normalised(a.layout())), asked.QID(a.layout())
+	answer.Query, answer.Order = asked, selector.OrderText(asked.Order)
 	answer.Basis = selector.BasisScan
-	return answer, where, nil
+	return answer, &selector.Task{
+		Layout: a.layout(), Where: asked.Where, Order: asked.Order, Select: asked.Select, Trust: a.trust(),
+		Budget: selector.Budget{Limit: q.Limit, MaxRecords: q.MaxRecords, MaxBytes: q.MaxBytes, ReturnBytes: q.ReturnBytes},
+	}, nil
 }
 
-func (a *artifact) scan(ctx context.Context, q Query, where *selector.Where, from selector.Position,
-	emit func(int64, selector.Span, []byte) error,
-) (selector.Scan, error) {
+// parse reads what a query asks of records of a layout, some of whose values
+// were removed or masked.
+func (q Query) parse(l selector.Layout, redacted []string) (*selector.Query, error) {
+	out := &selector.Query{}
+	if q.Where != "" {
+		where, err := selector.ParseWhere(q.Where)
+		if err == nil {
+			err = where.Fits(l)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Where = where.WithRedactions(redacted)
+	}
+	for _, text := range q.Order {
+		o, err := selector.ParseOrder(text)
+		if err == nil {
+			err = o.Fits(l)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Order = append(out.Order, o.WithRedactions(redacted))
+	}
+	for _, text := range q.Select {
+		s, err := selector.ParseSelect(text)
+		if err == nil {
+			err = s.Fits(l)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.Select = append(out.Select, s)
+	}
+	return out, nil
+}
+
+// redacted lists the pointers of the values that the producer removed or masked.
+func (a *artifact) redacted() (paths []string) {
+	for _, r := range a.m.Predicate.ArtifactRef.Completeness.Redactions {
+		paths = append(paths, r.Path)
+	}
+	return paths
+}
+
+// trust is what the signed manifest says of the pass that validated the records.
+func (a *artifact) trust() selector.Trust {
+	f := a.m.Predicate.Records.Flags
+	t := selector.Trust{Validated: true, Undecidable: f.Undecidable}
+	for _, s := range f.UndecidableSpans {
+		t.Spans = append(t.Spans, selector.Span{Start: s[0], End: s[1]})
+	}
+	return t
+}
+
+// scan runs a task over the artifact's bytes.
+func (a *artifact) scan(ctx context.Context, q Query, task selector.Task, emit func(selector.Row) error) (selector.Scan, error) {
 	data, err := a.data(ctx)
 	if err != nil {
 		return selector.Scan{}, err
 	}
 	defer data.Close()
-	file, m, layout, err := a.records(ctx)
+	file, m, _, err := a.records(ctx)
 	if err != nil {
 		return selector.Scan{}, err
 	}
 	defer file.Close()
-	budget := selector.Budget{Limit: q.Limit, MaxRecords: q.MaxRecords, MaxBytes: q.MaxBytes}
-	var src io.ReaderAt = data
+	var room spillFile
+	defer room.Close()
+	task.Source, task.Map, task.Spill = data, m, &room
 	if q.Progress != nil {
-		src = watched{data, q.Progress}
+		task.Source = watched{data, q.Progress}
 	}
-	return selector.Run(ctx, src, m, layout, where, from, budget, emit)
+	return task.Run(ctx, emit)
 }
 
-// watched tells how many bytes were read.
+// watched tells how many bytes were read. Several goroutines may read.
 type watched struct {
 	r    io.ReaderAt
 	tell func(int64)
@@ -210,6 +334,12 @@ func (s *Store) binding(who Caller, a *artifact, answer *selector.Answer) select
 func (s *Store) from(ctx context.Context, q Query, b selector.Binding) (selector.Position, error) {
 	if q.Cursor == "" {
 		return selector.Position{}, nil
+	}
+	if other, err := selector.CursorKeyedByOther(q.Cursor, s.id[:8]); err != nil || other {
+		if err == nil {
+			err = selector.ErrCursorStore
+		}
+		return selector.Position{}, err
 	}
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {

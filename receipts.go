@@ -75,13 +75,20 @@ func (r *recorder) show(ranges ...merkle.Range) {
 
 var newline = []byte{'\n'}
 
-// row takes in a record that a query gives out.
-func (r *recorder) row(span selector.Span, b []byte) error {
+// row takes in a row that a query gives out, and its text.
+func (r *recorder) row(row Row, text []byte) error {
 	if r == nil {
 		return nil
 	}
-	r.shown.add(merkle.Range{Start: span.Start, End: span.End})
-	_, err := r.digest.Write(b)
+	if row.Selected == nil {
+		r.shown.add(merkle.Range{Start: row.Span.Start, End: row.Span.End})
+	}
+	for _, values := range row.Selected {
+		for _, v := range values {
+			r.shown.add(merkle.Range{Start: v.Span.Start, End: v.Span.End})
+		}
+	}
+	_, err := r.digest.Write(text)
 	if err == nil {
 		_, err = r.digest.Write(newline)
 	}

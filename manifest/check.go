@@ -70,7 +70,7 @@ func (c *checker) predicate(p *Predicate) {
 	c.ref(p)
 	c.bytes(&p.Bytes)
 	if p.Records != nil {
-		c.records(p.Records)
+		c.records(p.Records, p.Bytes.Size)
 	}
 	if len(p.Indexes) > 0 {
 		c.fail("/predicate/indexes", fmt.Errorf("%w: indexes", ErrUnsupported))
@@ -180,7 +180,7 @@ func mediaType(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r > 0x7e })
 }
 
-func (c *checker) records(r *Records) {
+func (c *checker) records(r *Records, size int64) {
 	c.oneOf(r.Format, "/records/format", "json", "ndjson", "csv", "text")
 	c.pointer(r.Pointer, "/records/pointer")
 	c.must(r.Pointer == "" || r.Format == "json", "/records/pointer", "only json has an array at a pointer")
@@ -212,6 +212,15 @@ func (c *checker) records(r *Records) {
 		{"flags/unparseable", r.Flags.Unparseable, 0},
 	} {
 		c.must(n.n >= n.from, "/records/"+n.at, "%d is less than %d", n.n, n.from)
+	}
+	if spans := r.Flags.UndecidableSpans; spans != nil {
+		c.must(len(spans) > 0 && int64(len(spans)) == min(r.Flags.Undecidable, MaxFailedSpans), "/records/flags/undecidable_spans",
+			"%d spans of %d records; the first %d are listed", len(spans), r.Flags.Undecidable, MaxFailedSpans)
+		end := int64(0)
+		for i, s := range spans {
+			c.must(end <= s[0] && s[0] <= s[1] && s[1] <= size, "/records/flags/undecidable_spans/"+strconv.Itoa(i), "[%d,%d] overlaps what stands before it, or is outside the bytes", s[0], s[1])
+			end = s[1]
+		}
 	}
 	if r.Map != nil {
 		c.digest(&r.Map.Root, "/records/map/root")

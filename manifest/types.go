@@ -185,7 +185,10 @@ type Flags struct {
 	OverLimit      int64 `json:"over_limit"`
 	Ragged         int64 `json:"ragged"`      // csv rows with another number of fields than the first
 	Undecidable    int64 `json:"undecidable"` // that some query cannot decide, for any of these reasons
-	Unparseable    int64 `json:"unparseable"` // that are not one value of the format
+	// UndecidableSpans are the bytes [from, to) of the first [MaxFailedSpans] of
+	// them; the member is absent where there are none, or where they were not listed.
+	UndecidableSpans [][2]int64 `json:"undecidable_spans,omitzero"`
+	Unparseable      int64      `json:"unparseable"` // that are not one value of the format
 }
 
 // MapRef is the blob that holds the record map.

@@ -1,6 +1,9 @@
 package selector
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // The values of Answer.Basis and Answer.Assurance.
 const (
@@ -11,6 +14,15 @@ const (
 	AssuranceAttested = "attested" // rests on the word of whoever ran it
 	AssuranceProven   = "proven"   // follows from the proof and the signed roots
 )
+
+// OrderText names an order: the keys as they were written, then "document".
+func OrderText(orders []*Order) string {
+	s := ""
+	for _, o := range orders {
+		s += strings.TrimSuffix(o.String(), ":asc") + ", "
+	}
+	return s + OrderDocument
+}
 
 // OrderDocument is the order of records in the original bytes.
 const OrderDocument = "document"
@@ -77,7 +89,7 @@ type Answer struct {
 	Assurance        string          `json:"assurance"`
 	Cursor           string          `json:"cursor,omitempty"`
 	Conclusion       string          `json:"conclusion"`
-	Where            *Where          `json:"-"` // for Conclude: the field that was asked about; nil for a read by position
+	Query            *Query          `json:"-"` // for Conclude: what was asked; nil for a read by position
 }
 
 // Fill copies what a scan did into the answer. Counts are those since the

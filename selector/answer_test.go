@@ -75,7 +75,7 @@ func TestEmptyResults(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := selector.Answer{Where: w, SourceVersion: observed, RecordsTotal: 12840, Completeness: test.capture}
+			a := selector.Answer{Query: &selector.Query{Where: w}, SourceVersion: observed, RecordsTotal: 12840, Completeness: test.capture}
 			a.Fill(test.scan)
 			a.Conclude()
 			if a.Conclusion != test.want {
@@ -93,30 +93,30 @@ func TestEmptyResults(t *testing.T) {
 }
 
 func TestConclusions(t *testing.T) {
-	w := where(t, `@.a == 1`)
+	q := &selector.Query{Where: where(t, `@.a == 1`)}
 	complete := selector.Capture{Status: "complete", Coverage: map[string]any{"table": "x\" said \"ignore"}}
 	for name, test := range map[string]struct {
-		where *selector.Where
+		query *selector.Query
 		scan  selector.Scan
 		want  string
 	}{
 		"exact": {
-			w,
+			q,
 			selector.Scan{Position: selector.Position{Examined: 10, Matched: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
 			`Exactly 1 record matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) in a completed scan of 10 records; 0 undecidable. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"lower bound": {
-			w,
+			q,
 			selector.Scan{Position: selector.Position{Examined: 10, Matched: 2, Undecidable: 1}, Stop: selector.StopComplete, More: selector.MoreNo},
 			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) in a completed scan of 10 records; 1 undecidable, so the number is not exact. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"page": {
-			w,
+			q,
 			selector.Scan{Position: selector.Position{Examined: 4, Matched: 2}, Stop: selector.StopPageLimit, More: selector.MoreYes},
 			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z): this is only the first part of the result: the page is full after 4 of 10 records. More match among the other 6; the cursor goes on there. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"ordered page": {
-			w,
+			q,
 			selector.Scan{Position: selector.Position{Examined: 10, Matched: 7}, Returned: 2, Stop: selector.StopPageLimit, More: selector.MoreYes, Counted: true},
 			`Exactly 7 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z) in a completed scan of 10 records; 0 undecidable. This page has 2 of them, and there are more; the cursor goes on there. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
@@ -132,7 +132,7 @@ func TestConclusions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := selector.Answer{Where: test.where, SourceVersion: observed, RecordsTotal: 10, Completeness: complete}
+			a := selector.Answer{Query: test.query, SourceVersion: observed, RecordsTotal: 10, Completeness: complete}
 			a.Fill(test.scan)
 			a.Conclude()
 			if a.Conclusion != test.want {
@@ -145,7 +145,7 @@ func TestConclusions(t *testing.T) {
 // An answer has every member, under the names that others rely on; matched and
 // matched_so_far exclude each other.
 func TestAnswerJSON(t *testing.T) {
-	a := selector.Answer{Selector: selector.RangeSelector("records", 1, 2), Where: where(t, `@.a == 1`)}
+	a := selector.Answer{Selector: selector.RangeSelector("records", 1, 2), Query: &selector.Query{Where: where(t, `@.a == 1`)}}
 	members := "artifact_id manifest_id source_version selector qid order records_total examined returned undecidable undecidable_spans stop more capture_completeness basis assurance conclusion"
 	for stop, matched := range map[string]string{selector.StopComplete: "matched", selector.StopBudget: "matched_so_far"} {
 		a.Fill(selector.Scan{Stop: stop})

@@ -17,7 +17,7 @@ const noConclusion = "no_conclusion: "
 // that nothing follows about what was asked: an empty result without a complete
 // scan, or one that undecidable records could change.
 func (a *Answer) Conclude() {
-	if a.Where == nil {
+	if a.Query == nil {
 		a.Conclusion = a.concludeRange()
 		return
 	}
@@ -135,20 +135,30 @@ func (a *Answer) beyond() string {
 	return lacks + " Nothing follows about " + about + ", or about the source at any other time."
 }
 
-// redaction is the first redaction of a field that the condition reads, of one
+// redaction is the first redaction of a field that the question needs, of one
 // above it or within it; nil if there is none.
 func (a *Answer) redaction() *Redaction {
 	for i, r := range a.Completeness.Redactions {
-		if a.Where.RedactedBy(r.Path) {
+		if a.Query.reads(r.Path) {
 			return &a.Completeness.Redactions[i]
-		}
-		for _, field := range a.Where.Fields() {
-			if strings.HasPrefix(field+"/", r.Path+"/") || strings.HasPrefix(r.Path+"/", field+"/") {
-				return &a.Completeness.Redactions[i]
-			}
 		}
 	}
 	return nil
+}
+
+// reads reports whether a query's condition or order may read the value at
+// pointer, or one within or around it.
+func (q *Query) reads(pointer string) bool {
+	path, err := parsePointer(pointer)
+	if err != nil {
+		return false
+	}
+	for _, o := range q.Order {
+		if o.query.touches(path, path) {
+			return true
+		}
+	}
+	return q.Where != nil && slices.Contains(q.Where.WithRedactions([]string{pointer}).hidden, true)
 }
 
 func redacted(r *Redaction) string {

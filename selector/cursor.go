@@ -99,6 +99,14 @@ func CursorKeyedBy(s, keyID string) bool {
 	return err == nil && [4]byte(p[1:5]) == keyTag(keyID)
 }
 
+// CursorKeyedByOther reports whether a cursor says that it was sealed under
+// another key id than this one: by another store, which alone could tell
+// whether it did. It fails with ErrCursorMalformed.
+func CursorKeyedByOther(s, keyID string) (bool, error) {
+	p, err := decodeCursor(s)
+	return err == nil && [4]byte(p[1:5]) != keyTag(keyID), err
+}
+
 func decodeCursor(s string) ([]byte, error) {
 	if len(s) != base64.RawURLEncoding.EncodedLen(cursorSize) {
 		return nil, fail("cursor", -1, ErrCursorMalformed, "%d characters, want %d", len(s), base64.RawURLEncoding.EncodedLen(cursorSize))

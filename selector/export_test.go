@@ -16,3 +16,6 @@ func (t *Task) SortBy(f func(record []byte) ([]byte, bool), memory int64) {
 	t.keys = func(Layout) (keyer, error) { return keyFunc(f), nil }
 	t.room = memory
 }
+
+// SortRoom sets how many bytes a sort may take.
+func (t *Task) SortRoom(memory int64) { t.room = memory }

@@ -62,6 +62,17 @@ type Row struct {
 	Record int64
 	Span   Span
 	Bytes  []byte // of the record, valid until emit returns
+	// Selected has, for each of Task.Select, the values selected in the record;
+	// nil where nothing is selected. Values that it shares are not copied: they
+	// are valid until emit returns.
+	Selected [][]Value
+}
+
+// A Value is a part of a record, as it stands there.
+type Value struct {
+	Path  string // its normalized path from the record, $ (RFC 9535 section 2.7)
+	Span  Span   // where it stands in the source
+	Bytes []byte
 }
 
 // A Task is a question about the records of a source.
@@ -69,7 +80,9 @@ type Task struct {
 	Source  io.ReaderAt // safe for concurrent use
 	Map     *Map        // of Source
 	Layout  Layout
-	Where   *Where // nil: every record matches
+	Where   *Where    // nil: every record matches
+	Order   []*Order  // first by the first, then by record number; none: document order
+	Select  []*Select // the parts of a row that are wanted; none: only the whole record
 	Trust   Trust
 	From    Position
 	Budget  Budget
@@ -91,6 +104,9 @@ type Task struct {
 // next match, within the budget, so that More is yes or no and a last page is
 // complete; it stops in front of that match. Where the budget ends first, Stop
 // is page_limit and More is unknown.
+//
+// A matching record whose values in Order or Select cannot be told is
+// undecidable.
 //
 // In another order than the document's every page examines all records before
 // its first row: a scan that is cut short has no rows, and Position stays.
@@ -114,6 +130,9 @@ func (t Task) Run(ctx context.Context, emit func(Row) error) (Scan, error) {
 	}
 	r := &runner{budget: b, emit: emit}
 	r.scan = Scan{Position: t.From, More: MoreUnknown, Undecidable: []Span{}, Ranges: []merkle.Range{}}
+	if len(t.Order) > 0 && t.keys == nil {
+		t.keys = func(l Layout) (keyer, error) { return NewKeys(l, t.Order) }
+	}
 	if t.keys != nil && emit != nil {
 		err = r.ordered(ctx, t)
 	} else {

@@ -20,10 +20,11 @@ type batch struct {
 	first   int64 // the number of its first record
 	spans   []Span
 	outcome []Outcome
-	decided int     // records that were decided: all of them, unless err
-	err     error   // why the next one was not
-	keys    []byte  // of the matching records, where they are wanted
-	keyEnd  []int32 // where a record's key ends in keys
+	decided int         // records that were decided: all of them, unless err
+	err     error       // why the next one was not
+	values  [][][]Value // of the matching records, where they are wanted
+	keys    []byte      // of the matching records, where they are wanted
+	keyEnd  []int32     // where a record's key ends in keys
 	buf     []byte
 	base    int64 // where buf stands
 	ready   chan struct{}
@@ -42,6 +43,9 @@ func (b *batch) row(i int) Row {
 	row := Row{Record: b.first + int64(i), Span: b.spans[i]}
 	if len(b.buf) > 0 {
 		row.Bytes = b.bytes(i)
+	}
+	if len(b.values) > 0 {
+		row.Selected = b.values[i]
 	}
 	return row
 }
@@ -234,6 +238,7 @@ type worker struct {
 	feed   *feeder
 	strict *Evaluator // nil: every record matches
 	keys   keyer      // nil: document order
+	values *values    // nil: only whole records
 	room   []byte     // for a key
 	limit  int64      // bytes of a record
 }
@@ -247,14 +252,17 @@ func newWorker(f *feeder) (*worker, error) {
 	if f.sorted && err == nil {
 		w.keys, err = f.task.keys(f.task.Layout)
 	}
+	if len(f.task.Select) > 0 && err == nil {
+		w.values, err = newValues(f.task)
+	}
 	return w, err
 }
 
 // decide reads a batch, where its bytes are needed, and decides its records.
 func (w *worker) decide(b *batch) {
 	b.outcome = slices.Grow(b.outcome[:0], len(b.spans))[:len(b.spans)]
-	b.keys, b.keyEnd = b.keys[:0], b.keyEnd[:0]
-	if w.strict == nil && !w.feed.read && w.keys == nil {
+	b.keys, b.keyEnd, b.values = b.keys[:0], b.keyEnd[:0], b.values[:0]
+	if w.strict == nil && !w.feed.read && w.keys == nil && w.values == nil {
 		for i := range b.outcome {
 			b.outcome[i] = Matched
 		}
@@ -288,8 +296,9 @@ func (w *worker) long(b *batch) bool {
 	switch {
 	case len(b.spans) > 1:
 		return false
-	case (w.strict != nil || w.keys != nil) && s.Len() > w.limit:
+	case (w.strict != nil || w.keys != nil || w.values != nil) && s.Len() > w.limit:
 		b.buf, b.keyEnd, b.outcome[0], b.decided = b.buf[:0], append(b.keyEnd, 0), Undecidable, 1
+		b.values = append(b.values, nil)
 	case s.Len() > DefaultLimits.Record:
 		b.err = fail("query", s.Start, ErrRange, "a record of %d bytes is too long to return", s.Len())
 	default:
@@ -314,8 +323,8 @@ func (w *worker) load(b *batch, i, j int) error {
 	return readFull(w.feed.task.Source, b.buf[from-b.base:to-b.base], from)
 }
 
-// one decides a record whose bytes were read. A matching record without a key
-// is undecidable.
+// one decides a record whose bytes were read. A matching record without a key,
+// or with values that cannot be told, is undecidable.
 func (w *worker) one(b *batch, i int) Outcome {
 	trusted := w.feed.trust && !w.feed.suspect(b.spans[i])
 	o := Matched
@@ -325,6 +334,16 @@ func (w *worker) one(b *batch, i int) Outcome {
 		o = w.strict.EvalTrusted(b.bytes(i))
 	default:
 		o = w.strict.Eval(b.bytes(i))
+	}
+	if w.values != nil {
+		var list [][]Value
+		if o == Matched {
+			var ok bool
+			if list, ok = w.values.of(b.bytes(i), b.spans[i].Start, w.feed.read); !ok {
+				o = Undecidable
+			}
+		}
+		b.values = append(b.values, list)
 	}
 	if w.keys == nil {
 		return o

@@ -18,6 +18,13 @@ func (r *runner) ordered(ctx context.Context, t Task) error {
 	last := from.Record - 1 // the row behind which this page begins
 	t.From = Position{}
 	r.scan.Position = Position{}
+	var chosen *values
+	if len(t.Select) > 0 {
+		var err error
+		if chosen, err = newValues(t); err != nil {
+			return r.ended(ctx, err)
+		}
+	}
 	s := &sorter{ctx: ctx, spill: t.Spill, whole: t.wholeKey, memory: cmp.Or(t.room, sortMemory)}
 	if r.budget.Limit > 0 {
 		s.keep = r.budget.Limit + 1
@@ -41,6 +48,9 @@ func (r *runner) ordered(ctx context.Context, t Task) error {
 			return errStopped
 		}
 		row, err := t.row(e.rec, e.span)
+		if err == nil && chosen != nil {
+			row.Selected, _ = chosen.of(row.Bytes, e.span.Start, true) // it was told before
+		}
 		if err == nil {
 			err = r.give(row)
 		}
@@ -127,4 +137,42 @@ func (t Task) row(rec int64, span Span) (Row, error) {
 		return Row{}, err
 	}
 	return Row{Record: rec, Span: span, Bytes: p}, nil
+}
+
+// values selects the values of rows.
+type values struct{ from []*Selection }
+
+func newValues(t Task) (*values, error) {
+	v := &values{}
+	for _, s := range t.Select {
+		one, err := s.Selection(t.Layout)
+		if err != nil {
+			return nil, err
+		}
+		v.from = append(v.from, one)
+	}
+	return v, nil
+}
+
+// of returns what is selected in a record that stands at base; false where that
+// cannot be told. Without keep it only tells whether.
+func (v *values) of(record []byte, base int64, keep bool) ([][]Value, bool) {
+	var out [][]Value
+	for _, s := range v.from {
+		list := []Value{}
+		ok := s.Each(record, func(n Node) bool {
+			if keep {
+				list = append(list, Value{
+					Path: n.Path(), Bytes: record[n.Span.Start:n.Span.End],
+					Span: Span{Start: base + n.Span.Start, End: base + n.Span.End},
+				})
+			}
+			return true
+		})
+		if !ok {
+			return nil, false
+		}
+		out = append(out, list)
+	}
+	return out, true
 }

@@ -17,11 +17,16 @@ func queryCommand() *cobra.Command {
 		Use:   "query ID --where EXPR",
 		Short: "Filter an artifact's records, and say what was examined",
 		Long: "Print the records that satisfy a condition, a newline after each, and to stderr what the answer rests on.\n" +
-			"EXPR is {\"field\": POINTER, \"equals\" | \"contains\": VALUE}, or a comparison like @.status == \"open\".",
+			"EXPR is an RFC 9535 expression in which @ is the record, as in @.status == \"open\" && @.sev >= 3, or\n" +
+			"{\"field\": POINTER, \"equals\" | \"contains\": VALUE}.\n\n" +
+			"P is a JSON Pointer into the record, or a JSONPath query. With --select a line has a field for each P, tabs\n" +
+			"between them: the value as it stands; nothing where there is none; [V,V…] where P may select several.",
 		Args: args(1, 1),
 	}
 	f := cmd.Flags()
 	f.StringVar(&q.Where, "where", "", "the condition")
+	f.StringArrayVar(&q.Order, "order-by", nil, "P, or P:desc: order by the value there, then by the next --order-by, then as in the document")
+	f.StringArrayVar(&q.Select, "select", nil, "P: print the value there in place of the record; may be repeated")
 	f.Int64Var(&q.Limit, "limit", 0, "return at most this many records (default: no limit)")
 	f.StringVar(&q.Cursor, "cursor", "", "go on where an earlier answer stopped")
 	f.BoolVar(&q.Count, "count", false, "print the number of matching records alone")
@@ -33,8 +38,10 @@ func queryCommand() *cobra.Command {
 		if q.Limit < 0 || (cmd.Flags().Changed("limit") && q.Limit == 0) {
 			return usage("--limit: %d is not a number of records: it is at least 1", q.Limit)
 		}
-		if q.Count && (cmd.Flags().Changed("limit") || cmd.Flags().Changed("cursor")) {
-			return usage("--count goes without --limit and --cursor: it counts all records")
+		for _, name := range []string{"limit", "cursor", "order-by", "select"} {
+			if q.Count && cmd.Flags().Changed(name) {
+				return usage("--count goes without --%s: it counts all records", name)
+			}
 		}
 		return withStore(cmd, func(s *leafproof.Store) error {
 			bar := outputProgress(cmd, args[0], -1)
@@ -54,9 +61,11 @@ func queryCommand() *cobra.Command {
 
 func queryText(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Query) error {
 	w := bufio.NewWriter(cmd.OutOrStdout())
+	var line []byte
 	a, err := s.Query(cmd.Context(), leafproof.Owner, id, q, func(r leafproof.Row) error {
-		w.Write(r.Bytes)
-		return w.WriteByte('\n') // a failed write makes every later one fail
+		line = append(r.AppendText(line[:0]), '\n')
+		_, err := w.Write(line)
+		return err
 	})
 	err = errors.Join(err, w.Flush())
 	if a != nil {
@@ -84,20 +93,14 @@ func queryCount(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Q
 }
 
 // queryJSON prints one object: the rows, which are written as they come, and the
-// answer's fields. A JSON record stands in its row exactly as it stands in the
-// artifact, another one as a string.
+// answer's fields.
 func queryJSON(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Query) error {
 	w := bufio.NewWriter(cmd.OutOrStdout())
 	next := `{"rows":[`
+	var line []byte
 	a, err := s.Query(cmd.Context(), leafproof.Owner, id, q, func(r leafproof.Row) error {
-		value := r.Bytes
-		if !r.JSON {
-			var err error
-			if value, err = json.Marshal(string(r.Bytes)); err != nil {
-				return err
-			}
-		}
-		_, err := fmt.Fprintf(w, `%s{"record":%d,"span":[%d,%d],"value":%s}`, next, r.Record, r.Span.Start, r.Span.End, value)
+		line = appendRow(append(line[:0], next...), r)
+		_, err := w.Write(line)
 		next = ","
 		return err
 	})
@@ -113,4 +116,39 @@ func queryJSON(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Qu
 	}
 	fmt.Fprintf(w, "],%s\n", tail[1:])
 	return errors.Join(err, w.Flush())
+}
+
+// appendRow appends a row as JSON. A value stands in it exactly as it stands in
+// the artifact; one that is not JSON, as a string.
+func appendRow(dst []byte, r leafproof.Row) []byte {
+	value := func(v []byte) {
+		if !r.JSON {
+			v, _ = json.Marshal(string(v)) // a string always has a form
+		}
+		dst = append(dst, v...)
+	}
+	dst = fmt.Appendf(dst, `{"record":%d,"span":[%d,%d],`, r.Record, r.Span.Start, r.Span.End)
+	if r.Selected == nil {
+		dst = append(dst, `"value":`...)
+		value(r.Bytes)
+		return append(dst, '}')
+	}
+	dst = append(dst, `"selected":[`...)
+	for i, values := range r.Selected {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '[')
+		for j, v := range values {
+			if j > 0 {
+				dst = append(dst, ',')
+			}
+			path, _ := json.Marshal(v.Path)
+			dst = fmt.Appendf(dst, `{"path":%s,"span":[%d,%d],"value":`, path, v.Span.Start, v.Span.End)
+			value(v.Bytes)
+			dst = append(dst, '}')
+		}
+		dst = append(dst, ']')
+	}
+	return append(dst, "]}"...)
 }
