@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+
 	"leafproof/manifest"
 )
 
@@ -309,6 +311,40 @@ func BenchmarkVerifyEnvelope(b *testing.B) {
 	for b.Loop() {
 		if _, _, err := manifest.VerifyEnvelope(env, ssh, policy, at); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestSecureSystemsLibAltered: the reference implementation of DSSE refuses our
+// envelope with a byte of the payload or of the signature altered.
+func TestSecureSystemsLibAltered(t *testing.T) {
+	env, _ := signed(t)
+	_, pub := testKey("one")
+	v, err := dsse.NewEnvelopeVerifier(theirVerifier{pub})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flip := func(text string, at int) string {
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b[at%len(b)] ^= 1
+		return base64.StdEncoding.EncodeToString(b)
+	}
+	for i := -1; i < 2000; i += 97 {
+		for _, what := range []string{"payload", "signature"} {
+			their := dsse.Envelope{PayloadType: env.PayloadType, Payload: env.Payload, Signatures: []dsse.Signature{{KeyID: env.Signatures[0].KeyID, Sig: env.Signatures[0].Sig}}}
+			switch {
+			case i < 0: // as it is
+			case what == "payload":
+				their.Payload = flip(their.Payload, i)
+			default:
+				their.Signatures[0].Sig = flip(their.Signatures[0].Sig, i)
+			}
+			if _, err := v.Verify(t.Context(), &their); (err == nil) != (i < 0) {
+				t.Errorf("byte %d of the %s: %v", i, what, err)
+			}
 		}
 	}
 }
