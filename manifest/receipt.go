@@ -161,27 +161,32 @@ func (b *Receipt) checkScan(c *checker) {
 
 // String says what the receipt says about the scan, in one line.
 func (b *Receipt) String() string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "%s by %s at %s, %s: %d of %d records examined", b.Request.Action, b.Principal, b.IssuedAt, b.Completion.Stop, b.Examined.Records, b.Examined.Total)
+	var parts []string
+	say := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
+	if b.Examined.Basis != "range" {
+		say("%d of %d records examined", b.Examined.Records, b.Examined.Total)
+	}
 	switch {
 	case b.Result.Matched != nil:
-		fmt.Fprintf(&s, ", %d matched", *b.Result.Matched)
+		say("%d matched", *b.Result.Matched)
 	case b.Result.MatchedSoFar != nil:
-		fmt.Fprintf(&s, ", %d matched so far", *b.Result.MatchedSoFar)
+		say("%d matched so far", *b.Result.MatchedSoFar)
 	}
-	fmt.Fprintf(&s, ", %d returned", b.Result.Returned)
+	if b.Examined.Basis != "range" || b.Result.Returned > 0 {
+		say("%d records returned", b.Result.Returned)
+	}
 	if b.Result.Undecidable > 0 {
-		fmt.Fprintf(&s, ", %d undecidable", b.Result.Undecidable)
+		say("%d undecidable", b.Result.Undecidable)
 	}
 	if b.Completion.More != "no" {
-		fmt.Fprintf(&s, ", more: %s", b.Completion.More)
+		say("more: %s", b.Completion.More)
 	}
 	n := int64(0)
 	for _, r := range b.Disclosed.Ranges {
 		n += r[1] - r[0]
 	}
-	fmt.Fprintf(&s, "; %d bytes disclosed", n)
-	return s.String()
+	say("%d bytes disclosed", n)
+	return fmt.Sprintf("%s by %s at %s, %s: %s", b.Request.Action, b.Principal, b.IssuedAt, b.Completion.Stop, strings.Join(parts, ", "))
 }
 
 // VerifyReceipt judges the receipt that stands beside a manifest, as of a time. The

@@ -228,8 +228,20 @@ func rmCommand() *cobra.Command {
 			if err := s.Delete(cmd.Context(), leafproof.Owner, args[0], reason); err != nil {
 				return err
 			}
+			st, err := s.Tombstone(cmd.Context(), leafproof.Owner, args[0])
+			if err != nil {
+				return err
+			}
+			if st == nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), "leafproof: no tombstone was signed, since the store has no key for it: should the catalogue be lost, "+
+					"the artifact may come back; `leafproof key new --role tombstone` makes a key")
+			}
 			if *asJSON {
-				return printJSON(cmd.OutOrStdout(), map[string]string{"artifact_id": args[0], "state": "deleted"})
+				out := map[string]string{"artifact_id": args[0], "state": "deleted"}
+				if st != nil {
+					out["tombstone_id"] = st.ID
+				}
+				return printJSON(cmd.OutOrStdout(), out)
 			}
 			return nil
 		})

@@ -132,7 +132,7 @@ func newRoot() *cobra.Command {
 	root.PersistentFlags().String("store", "", "the store's folder (default $LEAFPROOF_STORE, else ~/.local/share/leafproof)")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(
-		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(),
+		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
 		verifyCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
 		checkCommand(), backupCommand(), copyCommand(),
 	)

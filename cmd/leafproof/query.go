@@ -30,6 +30,7 @@ func queryCommand() *cobra.Command {
 	f.Int64Var(&q.Limit, "limit", 0, "return at most this many records (default: no limit)")
 	f.StringVar(&q.Cursor, "cursor", "", "go on where an earlier answer stopped")
 	f.BoolVar(&q.Count, "count", false, "print the number of matching records alone")
+	receipt := receiptFlag(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if q.Where == "" {
@@ -43,17 +44,24 @@ func queryCommand() *cobra.Command {
 				return usage("--count goes without --%s: it counts all records", name)
 			}
 		}
+		var err error
+		if q.Receipt, err = receipt.ask(cmd); err != nil {
+			return err
+		}
 		return withStore(cmd, func(s *leafproof.Store) error {
 			bar := outputProgress(cmd, args[0], -1)
 			defer bar.stop()
 			q.Progress = bar.add
+			var err error
 			switch {
 			case *asJSON:
-				return queryJSON(cmd, s, args[0], q)
+				err = queryJSON(cmd, s, args[0], q)
 			case q.Count:
-				return queryCount(cmd, s, args[0], q)
+				err = queryCount(cmd, s, args[0], q)
+			default:
+				err = queryText(cmd, s, args[0], q)
 			}
-			return queryText(cmd, s, args[0], q)
+			return errors.Join(err, receipt.write(cmd)) // of an answer that was cut short too
 		})
 	}
 	return cmd

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"unicode/utf8"
@@ -34,10 +35,14 @@ func readCommand() *cobra.Command {
 	f.StringVar(&pointer, "pointer", "", "a JSON Pointer (RFC 6901) into a JSON document")
 	f.StringVarP(&out, "out", "o", "", "write a bundle that proves the part to this file")
 	whole := f.Bool("whole", false, "with --pointer and -o: show the whole document, which proves the place")
+	receipt := receiptFlag(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var sel leafproof.Selector
 		var err error
+		if sel.Receipt, err = receipt.ask(cmd); err != nil {
+			return err
+		}
 		if cmd.Flags().Changed("bytes") {
 			if sel.Bytes, err = parseRange("--bytes", pick); err != nil {
 				return err
@@ -58,16 +63,18 @@ func readCommand() *cobra.Command {
 			return usage("--whole goes with --pointer and -o")
 		}
 		return withStore(cmd, func(s *leafproof.Store) error {
+			var err error
 			switch {
 			case cmd.Flags().Changed("out"):
-				return prove(cmd, s, args[0], sel, out, *asJSON)
+				err = prove(cmd, s, args[0], sel, out, *asJSON)
 			case *asJSON:
-				return readJSON(cmd, s, args[0], sel)
+				err = readJSON(cmd, s, args[0], sel)
+			default:
+				bar := outputProgress(cmd, args[0], -1)
+				_, err = s.Read(cmd.Context(), leafproof.Owner, args[0], sel, progressWriter{cmd.OutOrStdout(), bar})
+				bar.stop()
 			}
-			bar := outputProgress(cmd, args[0], -1)
-			defer bar.stop()
-			_, err := s.Read(cmd.Context(), leafproof.Owner, args[0], sel, progressWriter{cmd.OutOrStdout(), bar})
-			return err
+			return errors.Join(err, receipt.write(cmd))
 		})
 	}
 	return cmd

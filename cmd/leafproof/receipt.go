@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"leafproof"
+	"leafproof/internal/outfile"
+	"leafproof/manifest"
+)
+
+// receiptFile is where the signed receipt of an answer goes, if one is asked for.
+type receiptFile struct {
+	path string
+	st   leafproof.Statement
+}
+
+// receiptFlag gives a command the flag --receipt.
+func receiptFlag(cmd *cobra.Command) *receiptFile {
+	r := &receiptFile{}
+	cmd.Flags().StringVar(&r.path, "receipt", "", "write the signed receipt of the answer, a DSSE envelope, to this file")
+	return r
+}
+
+// ask returns what the store fills; nil where no receipt is asked for.
+func (r *receiptFile) ask(cmd *cobra.Command) (*leafproof.Statement, error) {
+	switch {
+	case !cmd.Flags().Changed("receipt"):
+		return nil, nil
+	case r.path == "" || r.path == "-":
+		return nil, usage("--receipt takes the name of a file: standard output has the answer")
+	}
+	return &r.st, nil
+}
+
+// write writes the receipt, if there is one: an answer that failed may have none.
+func (r *receiptFile) write(cmd *cobra.Command) error {
+	if r.st.ID == "" || r.path == "" {
+		return nil
+	}
+	err := outfile.Write(r.path, cmd.OutOrStdout(), func(w io.Writer) error {
+		_, err := w.Write(r.st.Bytes)
+		return err
+	})
+	if err == nil {
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s is the receipt %s\n", r.path, r.st.ID)
+	}
+	return err
+}
+
+// said is what log prints of a statement.
+type said struct {
+	leafproof.Statement
+	Digest   string `json:"digest"` // BLAKE3 of the payload
+	IssuedAt string `json:"issued_at"`
+	KeyID    string `json:"key_id"`
+}
+
+func logCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "log ID",
+		Short: "List what was signed about an artifact since it was published",
+		Long: "List receipts of reads and queries, the tombstone and the deletions of an artifact, oldest first; they outlive it.\n" +
+			"With --envelope, print one of them as it was signed, a DSSE envelope.",
+		Args: args(1, 1),
+	}
+	envelope := cmd.Flags().String("envelope", "", "print the envelope of the statement with this id")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return withStore(cmd, func(s *leafproof.Store) error {
+			list, err := statements(cmd, s, args[0])
+			switch {
+			case err != nil:
+				return err
+			case cmd.Flags().Changed("envelope"):
+				return printEnvelope(cmd, list, *envelope)
+			case *asJSON:
+				out := make([]said, len(list))
+				for i, st := range list {
+					head := st.Statement.Body.About()
+					out[i] = said{*st, st.Digest.String(), head.IssuedAt, head.Issuer.KeyID}
+				}
+				return printJSON(cmd.OutOrStdout(), out)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, st := range list {
+				kind := strings.TrimPrefix(st.Kind, "urn:x-leafproof:")
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", st.ID, st.Statement.Body.About().IssuedAt, kind, manifest.Printable(summary(st.Statement.Body)))
+			}
+			return w.Flush()
+		})
+	}
+	return cmd
+}
+
+func statements(cmd *cobra.Command, s *leafproof.Store, id string) (all []*leafproof.Statement, err error) {
+	for after := int64(0); ; {
+		list, next, err := s.Statements(cmd.Context(), leafproof.Owner, id, after, listPage)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, list...); next == 0 {
+			return all, nil
+		}
+		after = next
+	}
+}
+
+func printEnvelope(cmd *cobra.Command, list []*leafproof.Statement, id string) error {
+	for _, st := range list {
+		if st.ID == id {
+			_, err := cmd.OutOrStdout().Write(st.Bytes)
+			return err
+		}
+	}
+	return &exitError{exitNotFound, fmt.Errorf("%s: no such statement about this artifact", id)}
+}
+
+// summary says in a line what a statement says.
+func summary(b manifest.Body) string {
+	switch b := b.(type) {
+	case *manifest.Receipt:
+		return b.String()
+	case *manifest.Tombstone:
+		if b.Reason != nil {
+			return "by " + b.RequestedBy + ": " + *b.Reason
+		}
+		return "by " + b.RequestedBy
+	case *manifest.Deletion:
+		parts := make([]string, len(b.Locations))
+		for i, l := range b.Locations {
+			parts[i] = l.Part + " " + l.State
+		}
+		if b.Complete {
+			return "complete: " + strings.Join(parts, ", ")
+		}
+		return "not complete: " + strings.Join(parts, ", ")
+	case *manifest.Superseded:
+		return b.Kind + " by " + b.By.ArtifactID
+	case *manifest.IndexAdded:
+		return "over " + b.Index.Path
+	}
+	return ""
+}
