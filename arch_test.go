@@ -66,9 +66,9 @@ var graph = map[string]row{
 	},
 	"cas/castest": {ours: []string{"merkle", "cas"}, why: "castest is the contract of a Backend, and knows no single one"},
 	"cas/disk": {
-		ours:   []string{"cas", "internal/rootfs"},
+		ours:   []string{"cas", "internal/flock", "internal/rootfs"},
 		others: []string{"github.com/spf13/afero"},
-		why:    "a Backend keeps named objects; it does not interpret them",
+		why:    "a Backend keeps named objects, and unfinished ones for one process at a time; it does not interpret them",
 	},
 	"cas/memory":     {ours: []string{"cas"}, why: "a Backend keeps named objects; it does not interpret them"},
 	"internal/flock": {others: []string{"golang.org/x/sys"}, why: "a lock is a lock on any file"},

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"time"
 )
 
 // Kinds returns every kind of object that this version knows, ascending.
@@ -40,6 +41,10 @@ type Stray struct {
 	// Unfinished says that a writer made it for an object that has no name yet.
 	// It may belong to one that is at work now.
 	Unfinished bool
+	// Upload, of what belongs to an [Upload], is the same text for all of it, and
+	// Modified when it was changed.
+	Upload   string
+	Modified time.Time
 }
 
 // StrayLister is a [Backend] on something that others can write to. Callers use

@@ -39,6 +39,20 @@ type scenario struct {
 	needs crashfs.Sabotage
 	// leased gives the store a book, and roots: what is held is published.
 	leased bool
+	// sample is of how many operations one is looked at, unless
+	// LEAFPROOF_EVERY_OPERATION is set; 0 is 1.
+	sample int
+}
+
+// sampled is of how many operations one is to be looked at.
+func (sc scenario) sampled() int {
+	switch {
+	case testing.Short():
+		return 15
+	case os.Getenv("LEAFPROOF_EVERY_OPERATION") != "":
+		return 1
+	}
+	return max(1, sc.sample)
 }
 
 // both are the flushes that whoever writes an object needs.
@@ -129,7 +143,10 @@ var scenarios = []scenario{
 				w.s.Compact(context.Background(), tenant))
 		},
 	},
-	{name: "sweep", leased: true, needs: both, before: beforeSweep, run: func(w *writer) error {
+	{name: "upload", needs: both, sample: 4, run: func(w *writer) error {
+		return errors.Join(w.upload(60_000, cas.Whole), w.upload(500, cas.Auto), w.upload(60_000, cas.Auto))
+	}},
+	{name: "sweep", leased: true, sample: 2, needs: both, before: beforeSweep, run: func(w *writer) error {
 		return errors.Join(w.sweep(), w.publish(20_001), w.publish(2000, 2001), w.sweep())
 	}},
 	{name: "two processes", needs: both, run: func(w *writer) error {
@@ -159,6 +176,8 @@ type told struct {
 	fates map[int]fate // by size: each size has one blob
 	bad   map[cas.Name]bool
 
+	synced map[int]int64 // of uploads, by size
+
 	// Of a store with leases: the catalogue, of which a commit is durable.
 	book   *book
 	roots  *published
@@ -176,7 +195,7 @@ func (o *told) set(f fate, sizes ...int) {
 func (o *told) copy() *told {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := &told{fates: maps.Clone(o.fates), bad: maps.Clone(o.bad)}
+	c := &told{fates: maps.Clone(o.fates), bad: maps.Clone(o.bad), synced: maps.Clone(o.synced)}
 	if o.book != nil {
 		c.book, c.roots, c.sweeps = o.book.fork(), o.roots.fork(), o.sweeps
 	}
@@ -363,6 +382,9 @@ func (o *told) check(fsys *crashfs.FS) []string {
 	problems := o.checkStore(fsys, s)
 	objects, problem := o.objects(fsys)
 	problems = append(problems, problem...)
+	if len(o.synced) > 0 {
+		problems = append(problems, o.checkUploads(fsys.Fork())...)
+	}
 	if o.sweeps {
 		problems = append(problems, o.copy().checkSweep(fsys.Fork())...)
 	}
@@ -597,16 +619,16 @@ func needFlushes(t *testing.T) {
 func TestCrash(t *testing.T) {
 	needFlushes(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // small heaps, many of them
-	seeds, every := uint64(6), int64(1)
+	seeds := uint64(6)
 	if testing.Short() {
-		seeds, every = 1, 15
+		seeds = 1
 	}
 	var states, moments atomic.Int64
 	t.Run("all", func(t *testing.T) {
 		for _, sc := range scenarios {
 			t.Run(sc.name, func(t *testing.T) {
 				t.Parallel()
-				r := &rig{scenario: sc, seeds: seeds, every: every, recovers: true}
+				r := &rig{scenario: sc, seeds: seeds, every: int64(sc.sampled()), recovers: true}
 				r.run(t, crashfs.Sabotage{})
 				for _, p := range r.problems {
 					t.Error(p)

@@ -110,3 +110,14 @@ func OpenRecipe(p []byte, size int64) (pages []string, err error) {
 // Stream makes chunked puts into s write packs of at most pack bytes straight
 // into the backend once their blob has from bytes.
 func Stream(s *Store, from int64, pack int) { s.streamFrom, s.streamPack = from, pack }
+
+// UploadMark returns the mark of an upload.
+func UploadMark(nonce uint64, size int64, done bool, root merkle.Root) []byte {
+	return uploadMark{nonce, size, done, root}.bytes()
+}
+
+// ParseUploadMark is parseUploadMark.
+func ParseUploadMark(p []byte) error {
+	_, err := parseUploadMark(p)
+	return err
+}

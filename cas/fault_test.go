@@ -114,10 +114,6 @@ func errorText(err error) []string {
 // loses nothing that was told, and leaves a store that works.
 func TestFaults(t *testing.T) {
 	needFlushes(t)
-	step := 1
-	if testing.Short() {
-		step = 300
-	}
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
 	t.Run("all", func(t *testing.T) {
 		for _, sc := range scenarios {
@@ -126,16 +122,19 @@ func TestFaults(t *testing.T) {
 			}
 			t.Run(sc.name, func(t *testing.T) {
 				t.Parallel()
-				runs := 0
+				runs, step := 0, sc.sampled()
+				if testing.Short() {
+					step = 300
+				}
 				for name, fault := range faults {
 					for _, fault.Forever = range []bool{false, true} {
-						for fault.N = 1; fault.N == 1 || !t.Failed(); fault.N += step {
+						for fault.N = 1 + len(name)%step; ; fault.N += step {
 							problems, struck := faulty(t, sc, fault)
 							runs++
 							for _, p := range problems {
 								t.Errorf("%s, operation %d, for good: %t: %s", name, fault.N, fault.Forever, p)
 							}
-							if !struck {
+							if !struck || t.Failed() {
 								break
 							}
 							if fault.N > 5000 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -411,18 +412,11 @@ func (w *sweep) leftovers(ctx context.Context, condemn bool) error {
 		}
 		after = names[len(names)-1]
 	}
-	sizes := make(map[string]int64)
-	var found []string
-	for stray, err := range ListStrays(ctx, w.s.b) {
-		if err != nil {
-			return w.keep(ctx, fmt.Errorf("leftovers: %w", err))
-		}
-		if stray.Unfinished {
-			found = append(found, leftover+stray.Path)
-			sizes[leftover+stray.Path] = stray.Size
-		}
+	sizes, err := w.unfinished(ctx)
+	if err != nil {
+		return w.keep(ctx, fmt.Errorf("leftovers: %w", err))
 	}
-	err := w.destroy(ctx, doomed, func(ctx context.Context, name string) (int64, error) {
+	err = w.destroy(ctx, doomed, func(ctx context.Context, name string) (int64, error) {
 		size, ok := sizes[name]
 		if !ok {
 			return -1, nil // its writer has finished it, or given it up
@@ -436,7 +430,45 @@ func (w *sweep) leftovers(ctx context.Context, condemn bool) error {
 	if err != nil || !condemn {
 		return err
 	}
-	return w.sentence(ctx, slices.DeleteFunc(found, func(n string) bool { return slices.Contains(doomed, n) }))
+	for _, name := range doomed {
+		delete(sizes, name)
+	}
+	return w.sentence(ctx, slices.Sorted(maps.Keys(sizes)))
+}
+
+// UploadKept is how long a sweep leaves an [Upload] alone that nobody touches,
+// by the clock of the files. One that goes early, because a clock was set, costs
+// sending it again.
+const UploadKept = 7 * 24 * time.Hour
+
+// unfinished returns what may be the leftovers of dead writers, by the names
+// that it is condemned under, with its size.
+func (w *sweep) unfinished(ctx context.Context) (map[string]int64, error) {
+	sizes := make(map[string]int64)
+	touched := make(map[string]time.Time) // by upload
+	uploads := make(map[string]string)    // by name
+	for stray, err := range ListStrays(ctx, w.s.b) {
+		if err != nil {
+			return nil, err
+		}
+		if !stray.Unfinished {
+			continue
+		}
+		name := leftover + stray.Path
+		sizes[name] = stray.Size
+		if key := stray.Upload; key != "" {
+			uploads[name] = key
+			if stray.Modified.After(touched[key]) {
+				touched[key] = stray.Modified
+			}
+		}
+	}
+	for name, key := range uploads {
+		if time.Since(touched[key]) < UploadKept {
+			delete(sizes, name)
+		}
+	}
+	return sizes, nil
 }
 
 // sentence condemns objects, and counts them.

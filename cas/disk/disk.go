@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/afero"
@@ -37,6 +38,9 @@ type Backend struct {
 	fsys  afero.Fs
 	dir   string // for messages
 	close func() error
+
+	mu    sync.Mutex
+	parts map[string]bool // of uploads, open in this process, where files have no locks
 }
 
 var (
@@ -106,7 +110,7 @@ func (b *Backend) fail(op string, name cas.Name, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		err = cas.ErrNotFound
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
-		errors.Is(err, cas.ErrSize), errors.Is(err, cas.ErrRange):
+		errors.Is(err, cas.ErrSize), errors.Is(err, cas.ErrRange), errors.Is(err, cas.ErrBusy):
 	default:
 		err = explain(b.dir, err)
 	}

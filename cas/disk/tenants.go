@@ -117,8 +117,14 @@ func (w *strayWalk) folder(dir string, level int) error {
 			}
 			continue
 		}
-		temp := !isDir && strings.HasPrefix(name, tempPrefix)
-		if !w.yield(cas.Stray{Path: p, Size: size, Unfinished: temp}, nil) {
+		stray := cas.Stray{Path: p, Size: size, Unfinished: !isDir && strings.HasPrefix(name, tempPrefix)}
+		if key := uploadKeyOf(name); key != "" && !isDir {
+			stray.Unfinished, stray.Upload = true, dir+"/"+key
+			if info, err := w.b.fsys.Stat(p); err == nil { // else it is gone
+				stray.Modified = info.ModTime()
+			}
+		}
+		if !w.yield(stray, nil) {
 			return errStopped
 		}
 	}

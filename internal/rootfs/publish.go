@@ -104,7 +104,29 @@ func NewTemp(fsys afero.Fs, dir string) (*Temp, error) {
 	return &Temp{fsys: fsys, name: name, file: file}, nil
 }
 
-// File is the open file; it is nil after Commit or Discard.
+// OpenTemp opens an unfinished file that is kept under a name of its own, or makes
+// one, as flag says to OpenFile. Nobody else may know the file by another name.
+// Of a new one the name survives a crash once its directory is flushed.
+func OpenTemp(fsys afero.Fs, name string, flag int) (*Temp, error) {
+	file, err := fsys.OpenFile(name, flag, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	return &Temp{fsys: fsys, name: name, file: file}, nil
+}
+
+// Close closes the file and leaves it where it is. After Commit or Discard it
+// does nothing.
+func (t *Temp) Close() error {
+	if t.file == nil {
+		return nil
+	}
+	file := t.file
+	t.file = nil
+	return file.Close()
+}
+
+// File is the open file; it is nil after Commit, Discard or Close.
 func (t *Temp) File() afero.File { return t.file }
 
 // Commit gives the file its name, durably; see [Publish] for what that means.
