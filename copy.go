@@ -161,7 +161,7 @@ func (a *artifact) bring(ctx context.Context, batch *cas.Batch, p artifactPart, 
 // placement is how a put of the part would place it.
 func (a *artifact) placement(p artifactPart) cas.Placement {
 	if rec := a.m.Predicate.Records; rec != nil && p.name == partBytes {
-		return placement(PutOptions{Records: rec.Format}, nil)
+		return placement(PutOptions{}, rec.Format)
 	}
 	return cas.Auto
 }

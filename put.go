@@ -28,8 +28,11 @@ type PutOptions struct {
 	// between tenants.
 	Tenant string
 	// Records is the record format: "auto" (or ""), "ndjson", "json", "csv",
-	// "text", or "none".
+	// "text", "concat" (JSON values one after another; never found by auto), or
+	// "none".
 	Records string
+	// CSV says what auto and csv need not find out about a CSV file.
+	CSV CSV
 	// At is the JSON Pointer of the array whose elements are the records; it makes
 	// Records "auto" mean "json".
 	At string
@@ -45,6 +48,28 @@ type PutOptions struct {
 	// SHA256 computes the SHA-256 of the bytes in the same pass. The manifest lists
 	// it, which tools that do not know BLAKE3 need.
 	SHA256 bool
+}
+
+// CSV is the dialect of a CSV file, where it is known; nil fields are not.
+type CSV struct {
+	Delimiter *string // one ASCII character; by default the one that fits the beginning
+	Quote     *string // one ASCII character, or empty for no quoting; by default "
+	Header    *bool   // the first row names the columns and is no record; by default true
+}
+
+func (c CSV) given() bool { return c != CSV{} }
+
+// fill sets in a dialect what is known.
+func (c CSV) fill(d *selector.Dialect) {
+	if c.Delimiter != nil {
+		d.Delimiter = *c.Delimiter
+	}
+	if c.Quote != nil {
+		d.Quote = *c.Quote
+	}
+	if c.Header != nil {
+		d.Header = *c.Header
+	}
 }
 
 // A Draft is a put that is not published yet. Nobody but its holder can see it.
@@ -90,6 +115,9 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	if o.At != "" && (o.Records == "" || o.Records == "auto") {
 		o.Records = selector.FormatJSON // only json has a place to say
 	}
+	if o.CSV.given() && (o.Records == "" || o.Records == "auto") {
+		o.Records = selector.FormatCSV
+	}
 	if err := manifest.CheckName(o.Tenant); err != nil {
 		return nil, wireError("tenant", err)
 	}
@@ -105,48 +133,74 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	}
 	in := bufio.NewReaderSize(r, detectBytes)
 	head, _ := in.Peek(detectBytes) // an error comes again when it is read
-	if d.info, err = d.batch.Put(ctx, in, placement(o, head)); err != nil {
+	if d.layout, err = d.chooseLayout(head, o); err != nil {
+		return nil, wireError("", err)
+	}
+	records, err := newRecordPass(ctx, d.layout)
+	if err != nil {
+		return nil, wireError("", err)
+	}
+	defer records.stop()
+	if d.info, err = d.batch.Put(ctx, records.tee(in), placement(o, d.layout.Format)); err != nil {
 		return nil, wireError("", err)
 	}
 	if o.SHA256 {
 		d.sha256 = hex.EncodeToString(sum.Sum(nil))
 	}
-	if err := d.findRecords(ctx, o); err != nil {
+	if err := d.findRecords(ctx, o, records); err != nil {
 		return nil, wireError("", err)
 	}
 	return d, nil
 }
 
-// placement chooses how to store bytes that begin with head. Of records many
+// placement chooses how to store bytes of a record format. Of records many
 // versions come that differ in a few, so they are cut finely.
-func placement(o PutOptions, head []byte) cas.Placement {
+func placement(o PutOptions, format string) cas.Placement {
 	if o.Place != "" && o.Place != cas.Auto && o.Place != cas.Chunked {
 		return o.Place
 	}
-	format := o.Records
-	if format == "" || format == "auto" {
-		layout, _ := selector.Detect(head, o.MediaType, o.Name)
-		format = layout.Format
-	}
-	switch format {
-	case selector.FormatJSON, selector.FormatNDJSON, selector.FormatCSV, selector.FormatText:
+	if format != selector.FormatBytes {
 		return cas.ChunkedRecords
 	}
 	return o.Place
 }
 
-// findRecords chooses the record format and stores the record map.
-func (d *Draft) findRecords(ctx context.Context, o PutOptions) error {
-	src, err := d.batch.Open(ctx, d.info.Root, d.info.Size)
-	if err != nil {
-		return err
+// recordPass finds the records of bytes while they are stored.
+type recordPass struct {
+	pass *selector.Ingest // nil: there are none to find
+	room spillFile        // for the record map
+}
+
+func newRecordPass(ctx context.Context, l selector.Layout) (*recordPass, error) {
+	p := &recordPass{}
+	if l.Format == selector.FormatBytes {
+		return p, nil
 	}
-	defer src.Close()
-	if d.layout, err = d.chooseLayout(src, o); err != nil {
-		return err
+	var err error
+	p.pass, err = selector.NewIngest(ctx, l, &p.room)
+	return p, err
+}
+
+// tee reads from r, and takes in what was read.
+func (p *recordPass) tee(r io.Reader) io.Reader {
+	if p.pass == nil {
+		return r
 	}
-	if d.layout.Format != selector.FormatBytes {
-		err := d.mapRecords(ctx, src)
+	return io.TeeReader(r, p.pass)
+}
+
+// stop ends the pass, also in the middle.
+func (p *recordPass) stop() {
+	if p.pass != nil {
+		p.pass.Stop()
+	}
+	p.room.Close()
+}
+
+// findRecords settles what the pass found, and stores the record map.
+func (d *Draft) findRecords(ctx context.Context, o PutOptions, p *recordPass) error {
+	if p.pass != nil {
+		err := d.mapRecords(ctx, p)
 		auto := o.Records == "" || o.Records == "auto"
 		switch {
 		case err != nil && auto && errors.Is(err, selector.ErrNotRecords):
@@ -166,15 +220,19 @@ func (d *Draft) findRecords(ctx context.Context, o PutOptions) error {
 	return nil
 }
 
-// mapRecords divides the bytes into records and stores the record map.
-func (d *Draft) mapRecords(ctx context.Context, src io.ReaderAt) error {
-	var spill spillFile
-	defer spill.Close()
-	info, stats, layout, err := selector.BuildMap(ctx, src, d.info.Size, d.info.Root, d.layout, &spill)
+// mapRecords waits for the pass and stores the record map. Only records that are
+// too long to be kept while they go by are read back.
+func (d *Draft) mapRecords(ctx context.Context, p *recordPass) error {
+	src, err := d.batch.Open(ctx, d.info.Root, d.info.Size)
 	if err != nil {
 		return err
 	}
-	mapped, err := d.batch.Put(ctx, io.NewSectionReader(&spill, 0, info.Size), cas.Auto)
+	defer src.Close()
+	info, stats, layout, err := p.pass.Finish(src, d.info.Root)
+	if err != nil {
+		return err
+	}
+	mapped, err := d.batch.Put(ctx, io.NewSectionReader(&p.room, 0, info.Size), cas.Auto)
 	if err != nil {
 		return err
 	}
@@ -182,15 +240,14 @@ func (d *Draft) mapRecords(ctx context.Context, src io.ReaderAt) error {
 	return nil
 }
 
-// chooseLayout settles format and media type, and reports whether there are records.
-func (d *Draft) chooseLayout(src io.ReaderAt, o PutOptions) (layout selector.Layout, err error) {
+// chooseLayout settles the record format of bytes that begin with head.
+func (d *Draft) chooseLayout(head []byte, o PutOptions) (layout selector.Layout, err error) {
 	if o.At != "" && o.Records != selector.FormatJSON {
 		return layout, fail(CodeSelectorInvalid, FixCall, "at",
 			"--at %s goes with the record format json, not %q", o.At, o.Records)
 	}
-	head := make([]byte, min(d.info.Size, detectBytes))
-	if _, err := src.ReadAt(head, 0); err != nil && err != io.EOF {
-		return layout, err
+	if o.CSV.given() && o.Records != selector.FormatCSV {
+		return layout, fail(CodeSelectorInvalid, FixCall, "records", "a csv dialect goes with the record format csv, not %q", o.Records)
 	}
 	switch o.Records {
 	case "", "auto":
@@ -199,12 +256,13 @@ func (d *Draft) chooseLayout(src io.ReaderAt, o PutOptions) (layout selector.Lay
 	case "none":
 		layout, err = selector.NewLayout(selector.FormatBytes, "", nil)
 		d.chosen = "no records, as asked"
-	case selector.FormatJSON, selector.FormatNDJSON, selector.FormatCSV, selector.FormatText:
+	case selector.FormatJSON, selector.FormatNDJSON, selector.FormatCSV, selector.FormatText, selector.FormatConcat:
 		layout, err = selector.NewLayout(o.Records, o.At, head)
+		o.CSV.fill(&layout.Dialect)
 		d.chosen = o.Records + ", as asked"
 	default:
 		return layout, fail(CodeSelectorInvalid, FixCall, "records",
-			"%q is no record format: auto, ndjson, json, csv, text or none", o.Records)
+			"%q is no record format: auto, ndjson, json, csv, text, concat or none", o.Records)
 	}
 	return layout, err
 }
@@ -215,6 +273,7 @@ const detectBytes = 64 << 10
 var mediaTypes = map[string]string{
 	selector.FormatBytes: "application/octet-stream", selector.FormatJSON: "application/json",
 	selector.FormatNDJSON: "application/x-ndjson", selector.FormatCSV: "text/csv", selector.FormatText: "text/plain",
+	selector.FormatConcat: "application/x-json-stream",
 }
 
 // Publish signs a manifest over a draft and makes the artifact visible. It ends

@@ -197,7 +197,7 @@ func (m *rowMaker) row(r selector.Row) (Row, []byte) {
 
 // isJSON reports whether the records of a format are JSON values.
 func isJSON(format string) bool {
-	return format == selector.FormatJSON || format == selector.FormatNDJSON
+	return format == selector.FormatJSON || format == selector.FormatNDJSON || format == selector.FormatConcat
 }
 
 // ask begins the answer to a query, everything but what the scan will find, and

@@ -181,7 +181,7 @@ func mediaType(s string) bool {
 }
 
 func (c *checker) records(r *Records, size int64) {
-	c.oneOf(r.Format, "/records/format", "json", "ndjson", "csv", "text")
+	c.oneOf(r.Format, "/records/format", "json", "ndjson", "csv", "text", "concat")
 	c.pointer(r.Pointer, "/records/pointer")
 	c.must(r.Pointer == "" || r.Format == "json", "/records/pointer", "only json has an array at a pointer")
 	c.must((r.Dialect != nil) == (r.Format == "csv"), "/records/dialect", "a dialect belongs to csv, and csv needs one")

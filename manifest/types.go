@@ -147,7 +147,7 @@ var DefaultTree = Tree{Hash: "blake3", Leaf: merkle.LeafSize, Group: merkle.Grou
 
 // Records describes the record structure that ingest found.
 type Records struct {
-	Format  string   `json:"format"`  // json, ndjson, csv or text
+	Format  string   `json:"format"`  // json, ndjson, csv, text or concat
 	Pointer string   `json:"pointer"` // RFC 6901, of the array; only json may have one that is not ""
 	Dialect *Dialect `json:"dialect"` // csv only, else null
 	Limits  Limits   `json:"limits"`

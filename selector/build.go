@@ -97,7 +97,7 @@ func newBuilder(l Layout, out io.WriterAt) (*builder, error) {
 // build reads all records of a stream.
 func (b *builder) build(in *stream) error {
 	b.in = in
-	if b.layout.Format != FormatJSON { // the grammar says so more exactly
+	if !b.layout.isJSON() || b.layout.Format == FormatNDJSON { // the grammar says so more exactly
 		in.look = b.refuseBinary()
 	}
 	var err error
@@ -116,6 +116,8 @@ func (b *builder) build(in *stream) error {
 		}
 	case FormatJSON:
 		err = b.array()
+	case FormatConcat:
+		err = b.concat()
 	}
 	return err
 }
@@ -133,7 +135,7 @@ func (b *builder) finish(ctx context.Context, src io.ReaderAt, size int64, root 
 	}
 	slices.SortFunc(b.stats.UndecidableSpans, func(x, y Span) int { return cmp.Compare(x.Start, y.Start) })
 	b.stats.UndecidableSpans = b.stats.UndecidableSpans[:min(len(b.stats.UndecidableSpans), maxListed)]
-	if b.layout.Format == FormatNDJSON {
+	if b.layout.Format == FormatNDJSON || b.layout.Format == FormatConcat {
 		if err := b.someParsed(math.MaxInt64); err != nil {
 			return fault(err)
 		}
@@ -297,6 +299,9 @@ func (b *builder) someParsed(end int64) error {
 	if b.parsed || b.stats.Records == 0 || end < binaryHead || b.stats.Unparseable < b.stats.Records {
 		return nil
 	}
+	if b.layout.Format == FormatConcat {
+		return fail("records", b.bad.Start, ErrNotRecords, "it does not begin with a JSON value, as concat has it")
+	}
 	return fail("records", b.bad.Start, ErrNotRecords, "not one line of the beginning is a JSON value, as ndjson has it")
 }
 
@@ -435,6 +440,9 @@ func (b *builder) cleanElement(s *scanner) (bool, error) {
 	defer func() { s.hold = -1 }()
 	for whole := false; ; {
 		n, r := b.clean.value(s.buf[start-s.base:], whole)
+		if b.layout.Format == FormatConcat && r == isClean {
+			r = apart(s.buf[start-s.base:], n, whole)
+		}
 		switch {
 		case r == isClean && int64(n) <= b.layout.Limits.Record:
 			s.pos = int(start-s.base) + n
@@ -453,6 +461,54 @@ func (b *builder) cleanElement(s *scanner) (bool, error) {
 			return false, err
 		default:
 			s.pos = int(start - s.base)
+		}
+	}
+}
+
+// concat lists the values that stand one after another, with or without white
+// space between them; a number or literal ends at white space, a quote or a
+// bracket. Behind a value that does not parse there is no telling where the next
+// begins: it and all that follows are one record, which is undecidable.
+func (b *builder) concat() error {
+	s := scanStream(b.in)
+	for {
+		s.state, s.stack, s.hold = wantValue, s.stack[:0], -1
+		if _, err := s.space(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		start := s.offset()
+		ok, err := b.cleanElement(s)
+		if err != nil {
+			return err
+		}
+		if ok {
+			continue
+		}
+		s.hold = start
+		t, err := s.next()
+		var end int64
+		if err == nil {
+			end, err = s.skip(t)
+		}
+		if err == nil && t.kind != '"' && t.kind != '{' && t.kind != '[' {
+			err = s.apart()
+		}
+		if errors.Is(err, errSyntax) || errors.Is(err, errDepth) {
+			s.hold = -1
+			if end, err = s.rest(); err != nil {
+				return err
+			}
+			span := Span{Start: start, End: end}
+			b.judgeJSON(span, verdict{unparseable: true})
+			return b.place(span)
+		}
+		if err != nil {
+			return err
+		}
+		if err := b.jsonRecord(Span{Start: start, End: end}); err != nil {
+			return err
 		}
 	}
 }

@@ -188,7 +188,7 @@ func (k *lookup) checked(record []byte) bool {
 		return false
 	}
 	switch k.layout.Format {
-	case FormatNDJSON, FormatJSON:
+	case FormatNDJSON, FormatJSON, FormatConcat:
 		return k.check.document(record, int(k.layout.Limits.Depth))
 	}
 	return true
@@ -198,7 +198,7 @@ func (k *lookup) checked(record []byte) bool {
 func (k *lookup) load(record []byte, trusted bool) bool {
 	k.record, k.trusted, k.treed = record, trusted, false
 	switch k.layout.Format {
-	case FormatNDJSON, FormatJSON:
+	case FormatNDJSON, FormatJSON, FormatConcat:
 		k.top = skipSpace(record, 0)
 		return k.top < len(record) && (len(k.finder.at) == 0 || k.finder.run(record, k.top, trusted))
 	case FormatCSV:

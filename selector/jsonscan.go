@@ -445,3 +445,48 @@ func (s *scanner) skip(t token) (int64, error) {
 		}
 	}
 }
+
+// apart looks for what may follow a number or literal in concatenated JSON.
+func (s *scanner) apart() error {
+	c, err := s.peek()
+	if err == io.EOF || err == nil && mayFollow(c) {
+		return nil
+	}
+	if err == nil {
+		err = s.bad("%q behind a value", c)
+	}
+	return err
+}
+
+// rest reads to the end of the input, and returns where it ends without the
+// white space there.
+func (s *scanner) rest() (int64, error) {
+	end := s.offset()
+	for {
+		if p := bytes.TrimRight(s.buf[s.pos:], " \t\r\n"); len(p) > 0 {
+			end = s.offset() + int64(len(p))
+		}
+		s.pos = len(s.buf)
+		if err := s.fill(); err == io.EOF {
+			return end, nil
+		} else if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// mayFollow reports whether a byte may stand behind a number or literal.
+func mayFollow(c byte) bool {
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == '"' || c == '{' || c == '['
+}
+
+// apart is scanner.apart for a clean value of n bytes at the beginning of p.
+func apart(p []byte, n int, whole bool) cleanResult {
+	switch {
+	case p[0] == '"' || p[0] == '{' || p[0] == '[' || n < len(p) && mayFollow(p[n]) || n == len(p) && whole:
+		return isClean
+	case n == len(p):
+		return ranOut
+	}
+	return notClean
+}

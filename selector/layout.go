@@ -42,6 +42,11 @@ type Layout struct {
 	Limits  Limits  // zero fields mean DefaultLimits
 }
 
+// isJSON reports whether the records are JSON values.
+func (l Layout) isJSON() bool {
+	return l.Format == FormatJSON || l.Format == FormatNDJSON || l.Format == FormatConcat
+}
+
 // normal returns the layout with its defaults filled in, or what is wrong with it.
 func (l Layout) normal() (Layout, error) {
 	for _, f := range []struct {
@@ -62,7 +67,7 @@ func (l Layout) normal() (Layout, error) {
 		}
 	}
 	switch l.Format {
-	case FormatBytes, FormatJSON, FormatNDJSON, FormatCSV, FormatText:
+	case FormatBytes, FormatJSON, FormatNDJSON, FormatCSV, FormatText, FormatConcat:
 	default:
 		return l, fail("layout", -1, ErrLayout, "unknown format %q", l.Format)
 	}

@@ -20,7 +20,8 @@ import (
 //	 96  zeros to 1024                 zeros to 1024
 //
 // A record goes into the open page if its entry fits, otherwise it begins the
-// next page. The gap is at least 1 except before record 0.
+// next page. The gap is at least 1 except before record 0, and in the format
+// concat, where a record that is not empty may touch the one before.
 const (
 	mapMagic  = "LFPRMAP1"
 	mapPage   = merkle.LeafSize

@@ -18,6 +18,7 @@ type mapHead struct {
 	layout  [32]byte
 	records int64
 	pages   int64
+	touch   bool // records may stand side by side: the format is concat
 }
 
 func badMap(offset int64, format string, args ...any) error {
@@ -120,7 +121,7 @@ func (c *pageChain) entry(p []byte, rec, base, at int64) (Span, int, error) {
 	switch {
 	case n == 0 || m == 0:
 		return Span{}, 0, badMap(at, "a varint that is cut off, too long or not minimal")
-	case gap == 0 && rec > 0:
+	case gap == 0 && rec > 0 && (!c.head.touch || length == 0):
 		return Span{}, 0, badMap(at, "record %d touches the one before", rec)
 	case gap > room || length > room-gap:
 		return Span{}, 0, badMap(at, "record %d ends behind the source", rec)
@@ -162,6 +163,7 @@ func OpenMap(r io.ReaderAt, size int64, root merkle.Root, srcSize int64, l Layou
 	if err != nil {
 		return nil, err
 	}
+	h.touch = l.Format == FormatConcat
 	return &Map{r: r, head: h}, nil
 }
 
@@ -355,6 +357,7 @@ func MapSpansReader(header []byte, pages io.Reader, firstLeaf, a, b int64, want 
 		if err == nil {
 			err = h.check(want.Root, want.Size, want.Layout)
 		}
+		h.touch = want.Layout.Format == FormatConcat
 		if err == nil && h.records != want.Records {
 			err = badMap(80, "%d records, want %d", h.records, want.Records)
 		}

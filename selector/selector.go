@@ -42,6 +42,7 @@ const (
 	FormatNDJSON = "ndjson" // one JSON value a line
 	FormatCSV    = "csv"    // rows, as Layout.Dialect says
 	FormatText   = "text"   // lines
+	FormatConcat = "concat" // JSON values one after another; chosen by name only
 )
 
 // The errors that callers tell apart, with [errors.Is].

@@ -73,7 +73,7 @@ func (p *putFacts) add(cmd *cobra.Command) {
 		}})
 	}
 	const ref = "/artifact_ref"
-	text(&p.o.Records, "records", "/records/format", "record format: auto, ndjson, json, csv, text or none (default auto)")
+	text(&p.o.Records, "records", "/records/format", "record format: auto, ndjson, json, csv, text, concat (JSON values one after another) or none (default auto)")
 	text(&p.o.At, "at", "/records/pointer", "with --records json: the JSON Pointer of the array")
 	text(&p.o.MediaType, "media-type", "/bytes/media_type", "the media type (default: that of the record format)")
 	text(&p.o.Tenant, "tenant", ref+"/scope/tenant_id", "the tenant that owns the artifact (default local)")
@@ -99,11 +99,31 @@ func (p *putFacts) add(cmd *cobra.Command) {
 		p.f.ExpiresIn, err = parseDuration(*expires)
 		return err
 	}})
+	p.addCSV(cmd)
 	fl.BoolVar(&p.o.SHA256, "sha256", false, "compute the SHA-256 too, for tools that do not know BLAKE3")
 	list("supersedes", "/supersedes", "the id of an older artifact that it takes the place of, ID or ID=KIND (may be repeated): reacquire (the default), correct, redact or transform",
 		func() bool { return p.f.Supersedes != nil }, p.supersedes)
 	p.addProducer(cmd, text)
 	fl.StringVar(&p.file, "manifest", "", "a JSON file that states facts as a manifest does; no fact is stated twice")
+}
+
+// addCSV declares the flags about a CSV file's dialect.
+func (p *putFacts) addCSV(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	one := func(name, what string, target **string) {
+		value := fl.String(name, "", what)
+		p.flags = append(p.flags, factFlag{name, "/records/dialect", func() bool { return false }, func() error {
+			*target = value
+			return nil
+		}})
+	}
+	one("csv-delimiter", "csv: the delimiter, one ASCII character (default: the one that fits the beginning)", &p.o.CSV.Delimiter)
+	one("csv-quote", "csv: the quote, one ASCII character; empty: there is no quoting (default \")", &p.o.CSV.Quote)
+	header := fl.Bool("csv-header", true, "csv: the first row names the columns and is no record")
+	p.flags = append(p.flags, factFlag{"csv-header", "/records/dialect", func() bool { return false }, func() error {
+		p.o.CSV.Header = header
+		return nil
+	}})
 }
 
 // addProducer declares the flags about the tool call.
