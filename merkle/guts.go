@@ -7,9 +7,9 @@ import (
 )
 
 // This file is the only one that knows which module computes the inner values
-// of the BLAKE3 tree where our own wide code does not (wide.go). The one trap of that module: the root flag belongs on the
-// node that comes out, never in the flags that go in, where it would reach
-// every block of a leaf.
+// of the BLAKE3 tree where our own wide code does not (wide.go). The one trap of
+// that module: the root flag belongs on the node that comes out, never in the
+// flags that go in, where it would reach every block of a leaf.
 
 // cv is the chaining value of a subtree, or, for the whole tree, its root.
 type cv [8]uint32
