@@ -27,9 +27,9 @@ func Steps(proof, key, tool string) []Step {
 PROOF=$(realpath -- ` + proof + `) KEY=$(realpath -- ` + key + `) TOOL=$(realpath -- ` + tool + `)
 cd "$(mktemp -d)"
 `},
-		{"The file arrived whole (b3sum, sed)", `test "$(sed -n '1{p;q}' "$PROOF")" = "leafproof bundle v1 $(tail -n +2 -- "$PROOF" | b3sum --no-names)"
+		{"The file arrived whole (b3sum, sed)", `test "$(sed -n '1{p;q;}' "$PROOF")" = "leafproof bundle v1 $(tail -n +2 -- "$PROOF" | b3sum --no-names)"
 `},
-		{"Take the signed statement and its signatures out of line 2 (sed, jq)", `sed -n '2{p;q}' "$PROOF" > header.json
+		{"Take the signed statement and its signatures out of line 2 (sed, jq)", `sed -n '2{p;q;}' "$PROOF" > header.json
 jq -r .manifest.payload header.json | base64 -d > payload.json
 jq -j .ssh header.json > payload.json.sig
 jq -r '(.manifest.payload | @base64d | fromjson | .predicate.issuer.key_id) as $id

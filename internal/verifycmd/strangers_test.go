@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"leafproof"
 	"leafproof/internal/verifycmd"
 	"leafproof/manifest"
+	"leafproof/manifest/bundle"
 	"leafproof/merkle"
 )
 
@@ -390,4 +392,114 @@ func without(name string, args ...string) string {
 		return fmt.Sprintf("%s %s: %v", name, strings.Join(args, " "), err)
 	}
 	return ""
+}
+
+// pythonDriver judges every FILE.proof of a folder against FILE.json, the statement.
+const pythonDriver = `
+import base64, importlib.util, json, os, sys
+spec = importlib.util.spec_from_file_location("verify", sys.argv[1])
+v = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(v)
+for name in sorted(os.listdir(sys.argv[2])):
+    if name.endswith(".proof"):
+        path = os.path.join(sys.argv[2], name)
+        with open(path, "rb") as f, open(path[:path.rindex("-")] + ".json", "rb") as s:
+            try:
+                claim, data, place = v.verify_bundle(f, s.read())
+                print(json.dumps({"name": name, "data": base64.b64encode(data).decode(), "place": place}))
+            except (v.Refused, KeyError, TypeError, ValueError, AttributeError) as e:
+                print(json.dumps({"name": name, "refused": repr(e)}))
+`
+
+// TestPythonTwin flips bits of claims and sections and holds the two verifiers to
+// each other: Python's accepts an excerpt exactly when ours does, with the same
+// bytes. Where ours refuses the spelling, Python's may be content with less.
+func TestPythonTwin(t *testing.T) {
+	need(t, "python3")
+	s := newStrangers(t)
+	dir := t.TempDir()
+	mutants := map[string][]byte{}
+	for _, kind := range []string{"records", "pointer", "value", "empty"} {
+		good := s.proofs[kind]
+		head := bytes.IndexByte(good, '\n') + 1
+		body := head + bytes.IndexByte(good[head:], '\n') + 1
+		claims := bytes.Index(good, []byte(`,"manifest":`))
+		mutants[kind+"-good"] = good
+		for _, part := range [][2]int{{head, claims}, {body, len(good)}} {
+			step := max(1, (part[1]-part[0])/40)
+			for at := part[0]; at < part[1]; at += step {
+				out := bytes.Clone(good)
+				out[at] ^= 1 << (at % 8)
+				mutants[fmt.Sprintf("%s-%d", kind, at)] = reseal(out)
+			}
+		}
+		var env struct {
+			Manifest struct {
+				Payload []byte `json:"payload"`
+			} `json:"manifest"`
+		}
+		if err := json.Unmarshal(good[head:body], &env); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, kind+".json"), env.Manifest.Payload, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, file := range mutants {
+		if err := os.WriteFile(filepath.Join(dir, name+".proof"), file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", "-B", "-c", pythonDriver, filepath.Join("..", "..", "tools", "verify.py"), dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, stderr.String())
+	}
+	policy, err := os.ReadFile(leafproof.PolicyPath(s.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := manifest.ParsePolicy(policy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, lenient := 0, 0
+	for line := range bytes.Lines(out) {
+		var theirs struct {
+			Name, Refused, Place string
+			Data                 []byte
+		}
+		if err := json.Unmarshal(line, &theirs); err != nil {
+			t.Fatal(err)
+		}
+		file := mutants[strings.TrimSuffix(theirs.Name, ".proof")]
+		var ours bytes.Buffer
+		res, err := bundle.Verify(bytes.NewReader(file), int64(len(file)), bundle.Options{Policy: p, At: time.Now(), Out: &ours})
+		refused := err != nil
+		if err == nil {
+			for _, name := range []string{manifest.FactBytes, manifest.FactLength, manifest.FactSelector, manifest.FactRecordNumbers} {
+				f, _ := res.Verdict.Fact(name)
+				refused = refused || f.State == manifest.Mismatch
+			}
+		}
+		switch {
+		case theirs.Refused != "" && !refused:
+			t.Errorf("%s: Python refuses (%s), and ours does not", theirs.Name, theirs.Refused)
+		case theirs.Refused == "" && err != nil && strings.Contains(err.Error(), "header"):
+			lenient++
+		case theirs.Refused == "" && refused:
+			t.Errorf("%s: Python accepts %d bytes, ours refuses: %v", theirs.Name, len(theirs.Data), err)
+		case theirs.Refused == "":
+			accepted++
+			if !bytes.Equal(theirs.Data, ours.Bytes()) {
+				t.Errorf("%s: Python gives %d bytes, ours %d", theirs.Name, len(theirs.Data), ours.Len())
+			}
+		}
+	}
+	t.Logf("%d mutants: both accept %d, ours refuses the spelling of %d", len(mutants), accepted, lenient)
+	if accepted < 4 || len(bytes.Split(bytes.TrimSpace(out), []byte("\n"))) != len(mutants) {
+		t.Errorf("only %d were accepted, of %d answers", accepted, bytes.Count(out, []byte("\n")))
+	}
 }
