@@ -42,10 +42,16 @@ func (w *Where) Eval(record []byte, l Layout) Outcome {
 type evaluator struct {
 	where *Where
 	look  *lookup
+	only  *expr // the condition, where it compares one value of a JSON record with a literal
 }
 
 func newEvaluator(w *Where, l Layout) *evaluator {
-	return &evaluator{where: w, look: newLookup(w.plan, l)}
+	e := &evaluator{where: w, look: newLookup(w.plan, l)}
+	if x := w.expr; x.op > opNot && w.hidden == nil && e.look.fields == nil && e.look.plain[0] && x.op != opExists &&
+		x.a.kind == fromQuery && x.b.kind == fromLiteral {
+		e.only = x
+	}
+	return e
 }
 
 // eval decides the condition for one record.
@@ -60,6 +66,16 @@ func (e *evaluator) eval(record []byte) Outcome {
 func (e *evaluator) trusted(record []byte) Outcome {
 	if !e.look.load(record, true) {
 		return Undecidable
+	}
+	if e.only != nil {
+		switch at := e.look.finder.at[0]; {
+		case at < 0 && e.only.op == opEq:
+			return Unmatched
+		case at >= 0:
+			if got, ok := e.look.quick(e.only, record[at:]); ok {
+				return got
+			}
+		}
 	}
 	return e.decide(e.where.expr)
 }
@@ -268,30 +284,47 @@ func (k *lookup) atom(e *expr) Outcome {
 		}
 		return Matched
 	}
-	a, b := k.operand(e.a), k.operand(e.b)
-	if e.b.kind == fromLiteral && a.raw != nil {
-		if got, ok := k.quick(e, &a); ok {
-			return got
+	if e.a.kind == fromQuery && e.b.kind == fromLiteral && k.fields == nil {
+		if at := k.finder.at[e.a.slot]; at >= 0 {
+			if got, ok := k.quick(e, k.record[at:]); ok {
+				return got
+			}
 		}
 	}
+	a, b := k.operand(e.a), k.operand(e.b)
 	return k.walk.decide(e, &a, &b)
 }
 
 // quick decides the commonest comparisons of a value as it stands with a
 // literal, without decoding it.
-func (k *lookup) quick(e *expr, a *value) (got Outcome, ok bool) {
+func (k *lookup) quick(e *expr, raw []byte) (got Outcome, ok bool) {
 	lit := &e.b.lit
+	number := raw[0] == '-' || raw[0]-'0' <= 9
 	switch {
-	case lit.kind == '"' && a.kind == '"' && e.op == opEq && lit.asIs:
+	case raw[0] == '"' && e.op == opEq && lit.asIs:
 		n := len(lit.bytes)
-		rest := a.raw[1:]
-		if len(rest) > n && rest[n] == '"' && string(rest[:n]) == lit.text {
+		rest := raw[1:]
+		if len(rest) <= n {
+			return Unmatched, k.trusted
+		}
+		if rest[n] == '"' && string(rest[:n]) == lit.text {
 			return Matched, true
 		}
-		end, escaped := stringEnd(a.raw, 1)
+		if k.trusted {
+			// They differ where they first do, unless an escape begins there.
+			i := 0
+			for i < n && rest[i] == lit.bytes[i] {
+				i++
+			}
+			if i == n || rest[i] != '\\' {
+				return Unmatched, true
+			}
+			return 0, false
+		}
+		end, escaped := stringEnd(raw, 1)
 		return Unmatched, end > 0 && !escaped
-	case lit.kind == '0' && a.kind == '0' && lit.isSmall && e.op != opContains:
-		n, small := smallNumber(a.raw)
+	case lit.kind == '0' && number && lit.isSmall && e.op != opContains:
+		n, small := smallNumber(raw)
 		if !small {
 			return 0, false
 		}
@@ -309,7 +342,7 @@ func (k *lookup) quick(e *expr, a *value) (got Outcome, ok bool) {
 		case opGe:
 			return outcome(n >= lit.small), true
 		}
-	case a.kind != lit.kind && e.op == opEq && k.trusted:
+	case e.op == opEq && k.trusted && raw[0] != lit.kind && !(number && lit.kind == '0'):
 		return Unmatched, true
 	}
 	return 0, false

@@ -79,7 +79,7 @@ type literal struct {
 
 	// for speed
 	bytes   []byte // text
-	asIs    bool   // a JSON string without escapes spells text as it stands
+	asIs    bool   // a string that JSON can spell without escapes
 	small   int64  // num, where isSmall
 	isSmall bool
 }
@@ -87,7 +87,7 @@ type literal struct {
 // done fills in what is there for speed.
 func (l *literal) done() {
 	l.bytes = []byte(l.text)
-	l.asIs = true
+	l.asIs = l.kind == '"'
 	for _, c := range l.bytes {
 		l.asIs = l.asIs && c >= 0x20 && c != '"' && c != '\\'
 	}

@@ -1,5 +1,10 @@
 package selector
 
+import (
+	"cmp"
+	"slices"
+)
+
 // plan says which values a scan of a record must find for a condition: those
 // of the singular queries of its atoms, without indexes from the end. One pass
 // over the record finds them all. Other queries are asked of a tree.
@@ -15,6 +20,7 @@ type planNode struct {
 	sel    sel // the last step: a name, a token or an index
 	slot   int // -1: only on the way
 	kids   []int32
+	names  []string         // of the kids that members enter, first
 	byName map[string]int32 // where there are many kids
 	byPos  map[int64]int32  // likewise
 	last   int64            // the highest index among kids; -1: none
@@ -44,6 +50,12 @@ func newPlan(e *expr) *plan {
 	})
 	for i := range p.nodes {
 		n := &p.nodes[i]
+		slices.SortStableFunc(n.kids, func(a, b int32) int { return cmp.Compare(p.nodes[a].unnamed(), p.nodes[b].unnamed()) })
+		for _, k := range n.kids {
+			if s := &p.nodes[k].sel; s.kind != selIndex {
+				n.names = append(n.names, s.name)
+			}
+		}
 		if len(n.kids) > manyKids {
 			n.byName, n.byPos = make(map[string]int32), make(map[int64]int32)
 			for _, k := range n.kids {
@@ -58,6 +70,14 @@ func newPlan(e *expr) *plan {
 		}
 	}
 	return p
+}
+
+// unnamed is 1 for a node that only elements enter.
+func (n *planNode) unnamed() int {
+	if n.sel.kind == selIndex {
+		return 1
+	}
+	return 0
 }
 
 // planKey is something that a step of a path may enter: the member with a name
@@ -142,7 +162,7 @@ const (
 // finder finds the values of a plan's slots in one pass over a record.
 type finder struct {
 	plan    *plan
-	b       []byte
+	scan    fastScan
 	trusted bool   // no name stands twice, so that the pass may end early
 	at      []int  // by slot: where the value begins
 	seen    []bool // by node
@@ -157,7 +177,8 @@ func newFinder(p *plan) finder {
 // run scans the value at i, whose grammar was checked. It reports whether it
 // has an end, so far as it looked.
 func (f *finder) run(b []byte, i int, trusted bool) bool {
-	f.b, f.trusted, f.left = b, trusted, len(f.at)
+	f.trusted, f.left = trusted, len(f.at)
+	f.scan.reset(b)
 	for s := range f.at {
 		f.at[s] = slotMissing
 	}
@@ -170,7 +191,7 @@ func (f *finder) run(b []byte, i int, trusted bool) bool {
 // value takes the value at i, which stands at a node.
 func (f *finder) value(node int32, i int) int {
 	n := &f.plan.nodes[node]
-	if i >= len(f.b) {
+	if i >= len(f.scan.b) {
 		return scanBroken
 	}
 	if n.slot >= 0 {
@@ -180,7 +201,7 @@ func (f *finder) value(node int32, i int) int {
 		}
 	}
 	if len(n.kids) > 0 {
-		switch f.b[i] {
+		switch f.scan.b[i] {
 		case '{':
 			return f.object(n, i+1)
 		case '[':
@@ -189,11 +210,11 @@ func (f *finder) value(node int32, i int) int {
 			}
 		}
 	}
-	return valueEnd(f.b, i)
+	return f.scan.value(i)
 }
 
 func (f *finder) object(n *planNode, i int) int {
-	b := f.b
+	b := f.scan.b
 	for left := len(n.kids); ; {
 		if i < len(b) && b[i] == ',' {
 			i++
@@ -209,24 +230,37 @@ func (f *finder) object(n *planNode, i int) int {
 		if b[i] == '}' {
 			return i + 1
 		}
-		name, escaped, at := member(b, i)
-		if at < 0 {
+		if b[i] != '"' {
 			return scanBroken
 		}
-		kid := f.named(n, name, escaped)
+		end, escaped := f.scan.str(i + 1)
+		if end < 0 {
+			return scanBroken
+		}
+		kid := f.named(n, b[i+1:end-1], escaped)
+		at := end
+		if at < len(b) && b[at] <= ' ' {
+			at = skipSpace(b, at)
+		}
+		if at >= len(b) || b[at] != ':' {
+			return scanBroken
+		}
+		if at++; at < len(b) && b[at] <= ' ' {
+			at = skipSpace(b, at)
+		}
 		switch {
 		case kid < 0:
-			i = valueEnd(b, at)
+			i = f.scan.value(at)
 		case f.trusted:
 			i = f.value(kid, at)
 			if left--; left == 0 && i >= 0 {
-				return containerEnd(b, i)
+				return f.scan.container(i, '{')
 			}
 		case f.seen[kid]:
 			for _, s := range f.plan.nodes[kid].below {
 				f.at[s] = slotAmbiguous
 			}
-			i = valueEnd(b, at)
+			i = f.scan.value(at)
 		default:
 			f.seen[kid] = true
 			i = f.value(kid, at)
@@ -251,16 +285,16 @@ func (f *finder) named(n *planNode, name []byte, escaped bool) int32 {
 		}
 		return -1
 	}
-	for _, kid := range n.kids {
-		if k := &f.plan.nodes[kid].sel; len(k.name) == len(name) && k.name == string(name) && k.kind != selIndex {
-			return kid
+	for i, want := range n.names {
+		if len(want) == len(name) && want == string(name) {
+			return n.kids[i]
 		}
 	}
 	return -1
 }
 
 func (f *finder) array(n *planNode, i int) int {
-	b := f.b
+	b := f.scan.b
 	for index := int64(0); index <= n.last; index++ {
 		i = skipSpace(b, i)
 		if index > 0 && i < len(b) && b[i] == ',' {
@@ -273,7 +307,7 @@ func (f *finder) array(n *planNode, i int) int {
 			return i + 1
 		}
 		if kid := f.element(n, index); kid < 0 {
-			i = valueEnd(b, i)
+			i = f.scan.value(i)
 		} else {
 			i = f.value(kid, i)
 		}
@@ -281,7 +315,7 @@ func (f *finder) array(n *planNode, i int) int {
 			return i
 		}
 	}
-	return containerEnd(b, i)
+	return f.scan.container(i, '[')
 }
 
 // element returns the kid that an element enters; -1 for none.
