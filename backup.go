@@ -86,18 +86,8 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 	if err != nil {
 		return r, wireError("", err)
 	}
-	files, err := trustFiles(dir, o.WithKeys)
-	if err != nil {
+	if err := copyTrust(dir, to, o.WithKeys); err != nil {
 		return r, err
-	}
-	for _, name := range files {
-		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-		if err != nil {
-			return r, err
-		}
-		if err := replaceFile(to, name, text); err != nil {
-			return r, err
-		}
 	}
 	r.Keys = o.WithKeys
 	if err := installCatalogue(to); err != nil {
@@ -114,20 +104,52 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 	return r, errors.Join(err, syncParent(to))
 }
 
-// trustFiles are the names of a store's files that say whose word counts, and
-// with private, those that let somebody speak as the store.
-func trustFiles(dir string, private bool) ([]string, error) {
+// copyTrust copies what says whose word counts, trust.policy last, and with
+// private, what lets somebody speak as the store.
+func copyTrust(dir, to string, private bool) error {
 	entries, err := os.ReadDir(filepath.Join(dir, keysDir))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	files := []string{policyFile}
+	var files []string
 	for _, e := range entries {
 		if name := keysDir + "/" + e.Name(); !e.IsDir() && (private || strings.HasSuffix(name, publicSuffix)) {
 			files = append(files, name)
 		}
 	}
-	return files, nil
+	policy, err := loadPolicy(dir)
+	if err != nil { // of damage too there is a backup
+		numbers, err := policyNumbers(dir)
+		if err != nil {
+			return err
+		}
+		for _, n := range numbers {
+			name := numbered(n)
+			files = append(files, name+signatureExt, name)
+		}
+		files = append(files, policyFile)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = replaceFile(to, name, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if policy == nil {
+		return nil
+	}
+	for _, v := range policy.chain {
+		if err := keepPolicy(to, v.signed, v.Version); err != nil {
+			return err
+		}
+	}
+	return replaceFile(to, policyFile, policy.text)
 }
 
 // beginBackup locks a backup's folder, and makes it one.

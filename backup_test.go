@@ -163,19 +163,10 @@ func admitting(t testing.TB, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err = os.ReadFile(leafproof.PolicyPath(to)); err != nil {
-		t.Fatal(err)
-	}
-	old, err := manifest.ParsePolicy(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := manifest.NewPolicy("both", append(old.Keys(), manifest.Key{Name: "theirs", Public: theirs, Roles: []string{manifest.RoleManifest}})...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(leafproof.PolicyPath(to), []byte(p.String()), 0o600); err != nil {
-		t.Fatal(err)
+	s := openStore(t, to)
+	add := manifest.AddKey(manifest.Key{Name: "theirs", Public: theirs, Roles: []string{manifest.RoleManifest}})
+	if c, err := s.ChangePolicy(t.Context(), add); err != nil || !c.InForce {
+		t.Fatalf("ChangePolicy = %+v, %v", c, err)
 	}
 }
 

@@ -145,19 +145,13 @@ func (c *checker) fileFault(name string, err error) {
 
 // keyFiles checks policy and keys.
 func (c *checker) keyFiles() {
-	text, err := os.ReadFile(PolicyPath(c.dir))
-	if err == nil {
-		c.policy, err = manifest.ParsePolicy(text)
-	}
-	if err != nil {
-		c.fileFault(policyFile, err)
-	}
+	c.policyFiles()
 	if c.withoutKeys() {
 		c.find(CheckFinding{File: "keys", Fault: "without private keys", Detail: "a backup made without them: to use it as a store, put keys/manifest and keys/cursor back"})
 		return
 	}
 	c.heldKeys()
-	text, err = os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(tenantKeyFile)))
+	text, err := os.ReadFile(filepath.Join(c.dir, filepath.FromSlash(tenantKeyFile)))
 	if err == nil {
 		_, err = parseSecret(text)
 	}
@@ -244,7 +238,7 @@ func (c *checker) heldKey(name string, key *keys.Key) {
 	}
 	if c.policy != nil && !c.policy.Knows(key.Public) {
 		c.find(CheckFinding{
-			File: policyFile, Fault: "other key", Damage: true,
+			File: policyFile, Fault: "other key", Damage: name == keyFile, // others may wait for a version of the policy
 			Detail: "it does not know the key " + name + " of this store: are two stores' files mixed up?",
 		})
 	}
@@ -252,7 +246,7 @@ func (c *checker) heldKey(name string, key *keys.Key) {
 
 // own are the names of what belongs in a store's folder.
 var own = []string{
-	formatFile, policyFile, "keys", catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal",
+	formatFile, policyFile, policyDir, keysDir, catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal",
 	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue,
 }
 

@@ -248,7 +248,7 @@ func TestCheckRanges(t *testing.T) {
 func TestCheckFolderFiles(t *testing.T) {
 	base, want := checked(t)
 	for file, mendable := range map[string]bool{
-		"leafproof.json": true, "trust.policy": false, "keys/manifest": false, "keys/manifest.pub": true, "keys/cursor": true, "catalogue.db": true,
+		"leafproof.json": true, "trust.policy": true, "policy/1": true, "policy/1.sig": false, "keys/policy": false, "keys/policy.pub": true, "keys/manifest": false, "keys/manifest.pub": true, "keys/cursor": true, "catalogue.db": true,
 	} {
 		for name, change := range map[string]func([]byte) []byte{
 			"empty": func([]byte) []byte { return nil }, "zero-filled": func(p []byte) []byte { clear(p); return p },
@@ -354,11 +354,16 @@ func TestRepairCatalogue(t *testing.T) {
 	t.Run("stranger's manifests stay out", func(t *testing.T) {
 		dir := copyDir(t, dir)
 		_, other := newStore(t)
-		policy, err := os.ReadFile(leafproof.PolicyPath(other))
-		if err == nil {
-			err = errors.Join(os.WriteFile(leafproof.PolicyPath(dir), policy, 0o600), os.Remove(filepath.Join(dir, "catalogue.db")))
+		for _, name := range []string{"trust.policy", "policy/1", "policy/1.sig"} {
+			text, err := os.ReadFile(filepath.Join(other, name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
+		if err := os.Remove(filepath.Join(dir, "catalogue.db")); err != nil {
 			t.Fatal(err)
 		}
 		r, err := leafproof.Repair(ctx, dir, leafproof.CheckOptions{})

@@ -80,7 +80,11 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 	if _, err := a.permit(ctx, merkle.Range{Start: 0, End: a.m.Size}); err != nil {
 		return err
 	}
-	if err := admit(a.signed, to.policy, a.row.CreatedAt); err != nil {
+	theirs, err := to.ruling()
+	if err != nil {
+		return err
+	}
+	if err := admit(a.signed, theirs, a.row.CreatedAt); err != nil {
 		return fmt.Errorf("%s: %w: %w", id, ErrNotAdmitted, err)
 	}
 	there, err := to.catalogue.Artifact(ctx, id)

@@ -20,8 +20,8 @@ import (
 	"leafproof/cas/disk"
 	"leafproof/internal/catalogue"
 	"leafproof/internal/flock"
+	"leafproof/internal/keys"
 	"leafproof/internal/rootfs"
-	"leafproof/manifest"
 )
 
 // FormatVersion is the version of a store's folder that this program reads and
@@ -216,6 +216,9 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	for _, o := range opts {
 		o(&c)
 	}
+	if err := c.checkGiven(); err != nil {
+		return nil, err
+	}
 	s, err := newStore(ctx, c)
 	if err != nil {
 		return nil, err
@@ -341,19 +344,19 @@ func readFormat(dir string) (format, error) {
 	return f, nil
 }
 
-func loadKeys(dir string, c *config) (err error) {
-	if c.held, err = heldKeys(dir); err != nil {
-		return err
+// loadKeys reads whose word counts and what can be signed. trust.policy is read
+// anew when it changes.
+func loadKeys(dir string, c *config) error {
+	c.trust = &trustReader{dir: dir}
+	if _, err := c.trust.current(); err != nil {
+		return wireError("", err)
 	}
-	text, err := os.ReadFile(PolicyPath(dir))
-	if err != nil {
-		return err
-	}
-	if c.policy, err = manifest.ParsePolicy(text); err != nil {
-		return fmt.Errorf("%s: %w", PolicyPath(dir), err)
+	if socket := os.Getenv("SSH_AUTH_SOCK"); socket != "" {
+		c.agent = keys.NewAgent(socket)
 	}
 	name := filepath.Join(dir, filepath.FromSlash(cursorKeyFile))
-	if text, err = os.ReadFile(name); err != nil {
+	text, err := os.ReadFile(name)
+	if err != nil {
 		return err
 	}
 	if n, err := hex.Decode(c.cursorKey[:], text[:min(len(text), 64)]); err != nil || n != len(c.cursorKey) {

@@ -115,6 +115,8 @@ var wireTable = []struct {
 	{catalogue.ErrFull, CodeStoreFull, Wait, true},
 	{catalogue.ErrReadOnly, CodeStoreFull, Wait, true},
 	{catalogue.ErrBusy, CodeInternal, Wait, true},
+	{ErrPolicyFile, CodeIntegrityFailed, Stop, false},
+	{manifest.ErrPolicyExpired, CodeAuthorityUnavailable, Stop, false},
 	{errManifest, CodeIntegrityFailed, Refetch, false},
 	{errStatement, CodeIntegrityFailed, Stop, false},
 	// Facts that no manifest can state, as in a media type without a slash.
@@ -176,7 +178,13 @@ func Hint(err error) string {
 	case errors.Is(err, ErrCatalogue):
 		return "nothing was changed, and the objects are untouched: `leafproof check --repair` makes it anew from them"
 	case errors.Is(err, ErrNotAdmitted):
-		return "if its word shall count there, add the key in this store's keys/manifest.pub to the trust.policy of the other"
+		return "if its word shall count there, run `leafproof policy add --key FILE --name N` in the other with this store's keys/manifest.pub"
+	case errors.Is(err, ErrPolicyFile):
+		return "`leafproof check --repair` puts the newest signed version back; `leafproof policy sign FILE` signs an edited one"
+	case errors.Is(err, manifest.ErrPolicyExpired):
+		return "`leafproof policy add --expires TIME` signs a version that holds longer"
+	case errors.Is(err, ErrPolicyWaits):
+		return "`leafproof policy sign` adds a signature, `leafproof policy sign --drop` gives the version up"
 	case errors.Is(err, flock.ErrHeld):
 		return "end the other process, or wait for it"
 	}

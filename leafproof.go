@@ -34,11 +34,13 @@ package leafproof
 
 import (
 	"context"
+	"crypto"
 	"errors"
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
 	"leafproof/internal/gate"
+	"leafproof/internal/keys"
 	"leafproof/manifest"
 )
 
@@ -114,9 +116,11 @@ type config struct {
 	backend   cas.Backend // what objects stands on
 	book      *leaseBook  // nil where there is no folder
 	catalogue catalogue.Catalogue
-	held      []heldKey        // the private keys of the folder
-	policy    *manifest.Policy // says which keys' word counts here
-	cursorKey [32]byte         // authenticates cursors
+	trust     *trustReader             // whose word counts, and what can be signed with
+	policy    *manifest.Policy         // where there is no trust, in a part of a store
+	given     map[string]crypto.Signer // role → the key that signs in it
+	agent     *keys.Agent              // nil: there is none
+	cursorKey [32]byte                 // authenticates cursors
 	authority Authority
 }
 
@@ -140,9 +144,6 @@ func newStore(ctx context.Context, c config) (*Store, error) {
 
 // ID is the store's own name: 32 hex digits chosen when it was made.
 func (s *Store) ID() string { return s.id }
-
-// Policy is the trust policy that the store judges manifests by.
-func (s *Store) Policy() *manifest.Policy { return s.policy }
 
 // Close releases the store. What still reads from it fails from then on.
 func (s *Store) Close() error {

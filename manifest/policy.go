@@ -28,6 +28,9 @@ const RoleLog = "log"
 // roles is also the order in which a policy writes them.
 var roles = []string{RoleManifest, RoleIndex, RoleReceipt, RoleSupersede, RoleTombstone, RoleDeletion, RoleAudit, RoleAdmission, RolePolicy}
 
+// IsRole reports whether a key line of a policy may name the role.
+func IsRole(role string) bool { return slices.Contains(roles, role) }
+
 // The limits of a policy.
 const (
 	MaxPolicy     = 1 << 20 // bytes of text

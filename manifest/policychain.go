@@ -11,8 +11,8 @@ import (
 // `ssh-keygen -Y sign -n policy@leafproof -f KEY FILE` signs one.
 const NamespacePolicy = RolePolicy + "@leafproof"
 
-// maxPolicySignatures is the largest text of signatures, in bytes.
-const maxPolicySignatures = MaxSignatures * maxArmor
+// MaxPolicySignatures is the largest text of a version's signatures, in bytes.
+const MaxPolicySignatures = MaxSignatures * maxArmor
 
 // SignedPolicy is a version of a policy as it stands in files: its text, and the
 // armored SSH signatures over exactly this text, one after the other.
@@ -35,8 +35,8 @@ func (s SignedPolicy) Parse() (*Policy, []SSHSignature, error) {
 // [MaxSignatures], no two by one key. No text is none.
 func ParseSSHAll(text []byte) ([]SSHSignature, error) {
 	const op = "parse SSH signatures"
-	if len(text) > maxPolicySignatures {
-		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(text), maxPolicySignatures)}
+	if len(text) > MaxPolicySignatures {
+		return nil, &Error{Op: op, Err: fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(text), MaxPolicySignatures)}
 	}
 	var sigs []SSHSignature
 	for rest := string(text); rest != ""; {
@@ -81,8 +81,8 @@ func Succeeds(before *Policy, signed SignedPolicy) (after *Policy, signers []str
 			ErrPolicy, after.name, after.version, before.name, before.version)}
 	}
 	judge := before
-	if before == nil || !before.hasSigners() {
-		if judge = after; !after.hasSigners() {
+	if before == nil || !before.HasSigners() {
+		if judge = after; !after.HasSigners() {
 			return after, nil, nil
 		}
 	}
@@ -105,8 +105,9 @@ func Succeeds(before *Policy, signed SignedPolicy) (after *Policy, signers []str
 	return after, signers, nil
 }
 
-// hasSigners reports whether a key of the policy has the role, be it retired.
-func (p *Policy) hasSigners() bool {
+// HasSigners reports whether the policy names a key that signs its versions, be it
+// retired.
+func (p *Policy) HasSigners() bool {
 	return slices.ContainsFunc(p.keys, func(k Key) bool { return slices.Contains(k.Roles, RolePolicy) })
 }
 

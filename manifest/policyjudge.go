@@ -17,7 +17,11 @@ type Evidence struct {
 }
 
 // Given is the policy as it judges one statement of whose age there is evidence.
+// Of no policy it is none.
 func (p *Policy) Given(e Evidence) *Policy {
+	if p == nil {
+		return nil
+	}
 	q := *p
 	q.evidence = e
 	return &q

@@ -134,7 +134,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
 		verifyCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
-		checkCommand(), backupCommand(), copyCommand(),
+		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
 	)
 	return root
 }
