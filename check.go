@@ -97,7 +97,7 @@ type Touched struct {
 // the report says how far the check came. Its memory grows with the damage, and
 // by eight bytes for each blob and chunk that artifacts need.
 func (s *Store) Check(ctx context.Context, o CheckOptions) (*CheckReport, error) {
-	c := newChecker(ctx, o, s.objects, s.catalogue, s.policy)
+	c := newChecker(ctx, o, s.objects, s.catalogue, s.Policy())
 	return c.report, wireError("", c.run())
 }
 

@@ -55,6 +55,10 @@ func TestInitKeys(t *testing.T) {
 	if logs := s.Policy().Logs(); len(logs) != 1 || logs[0].Name != "leafproof/"+s.ID() || logs[0].Public.Fingerprint() != prints["log"] {
 		t.Errorf("logs = %v", logs)
 	}
+	put(t, s, []byte("note\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	if r, err := s.Check(t.Context(), leafproof.CheckOptions{Deep: true}); err != nil || r.Damaged() || r.Artifacts != 1 {
+		t.Errorf("Check = %+v, %v", r, err)
+	}
 	if _, err := s.Signer("king"); !errors.Is(err, leafproof.ErrNoKey) || !strings.Contains(err.Error(), "king") {
 		t.Errorf("a role that is none: %v", err)
 	}
