@@ -66,7 +66,8 @@ type Fact struct {
 	Reason string `json:"reason,omitempty"` // why not better; may stand beside any state but proven and attested
 	Detail string `json:"detail,omitempty"` // what is known, as in "tenant acme, source infra.events"
 	// Lapsed: well attested but no longer current, because the artifact expired
-	// or was superseded. See [Verdict.RequireCurrent].
+	// or was superseded: see [Verdict.RequireCurrent]. Of the key: the policy that
+	// admits it is past its date, and there may be a newer one.
 	Lapsed bool `json:"lapsed,omitzero"`
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -248,5 +249,24 @@ func TestForeignText(t *testing.T) {
 	}
 	if s := v.Sentence(); !strings.Contains(lines[17], s) || !strings.HasPrefix(s, "Not verified: ") || strings.Contains(s, "  ") {
 		t.Errorf("sentence %q", s)
+	}
+}
+
+// TestPolicyPastItsDate: the sentence warns of it, and nothing else changes.
+func TestPolicyPastItsDate(t *testing.T) {
+	env, ssh := signed(t)
+	_, pub := testKey("one")
+	p := parsePolicy(t, "policy p version 1 expires 2026-11-06T04:59:59Z\nkey "+pub.OpenSSHLine()+" name=one roles=manifest tenants=*\n")
+	for when, warns := range map[time.Time]bool{at: true, at.Add(-time.Minute): false} {
+		_, fs, err := manifest.VerifyEnvelope(env, ssh, p, when)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := manifest.NewVerdict()
+		v.Set(fs...)
+		v.RequireCurrent()
+		if got := strings.Contains(v.Sentence(), "; the policy is past its date, so ask for a newer one; "); got != warns || v.Exit() != 0 {
+			t.Errorf("as of %s: exit %d, %s", when, v.Exit(), v.Sentence())
+		}
 	}
 }

@@ -89,7 +89,9 @@ func (v *Verdict) vouched() []string {
 		parts = append(parts, fmt.Sprintf("%s vouches, with a signature that your policy accepts, for %s", who, list(phrases(words))))
 	}
 	for _, f := range attested {
-		if f.Lapsed && !slices.Contains(v.unmet, Printable(f.Detail)) {
+		if f.Lapsed && f.Name == FactKey {
+			parts = append(parts, "the policy is past its date, so ask for a newer one")
+		} else if f.Lapsed && !slices.Contains(v.unmet, Printable(f.Detail)) {
 			parts = append(parts, "it is no longer current: "+Printable(f.Detail))
 		}
 	}

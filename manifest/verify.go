@@ -234,8 +234,12 @@ func (j *judgement) attested(m *Manifest, keys []Key) []Fact {
 		scope = Fact{Name: FactScope, State: NotClaimed, Reason: "ad-hoc key"}
 		times = Fact{Name: FactTimes, State: NotClaimed, Reason: "ad-hoc key"}
 	}
+	key := said(FactKey, strings.Join(prints, ", "))
+	if err := j.policy.Expired(j.at); err != nil { // there may be a newer one
+		key.Detail, key.Lapsed = key.Detail+"; "+err.Error()+": ask for a newer one", true
+	}
 	facts := []Fact{
-		said(FactSignature, signature), said(FactKey, strings.Join(prints, ", ")+j.outdated()), scope, noCommit(),
+		said(FactSignature, signature), key, scope, noCommit(),
 		said(FactCapture, captureText(&ref.Completeness)), times,
 	}
 	source := Fact{Name: FactSource, State: NotClaimed, Reason: "no source is named"}
@@ -259,14 +263,6 @@ func (j *judgement) attested(m *Manifest, keys []Key) []Fact {
 		supersession = said(FactSupersession, "it supersedes "+strings.Join(ids, ", "))
 	}
 	return append(facts, source, expiry, supersession)
-}
-
-// outdated warns of a policy that is past its date: there may be a newer one.
-func (j *judgement) outdated() string {
-	if err := j.policy.Expired(j.at); err != nil {
-		return "; " + err.Error() + ": ask for a newer one"
-	}
-	return ""
 }
 
 func optional(before string, s *string) string {
