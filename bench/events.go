@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -78,4 +79,58 @@ func appendEvent(p []byte, seed uint64, row int, edited bool) []byte {
 func day(minute int) string {
 	d := minute / (24 * 60)
 	return fmt.Sprintf("%04d-%02d-%02d", 2026+d/336, 1+d/28%12, 1+d%28)
+}
+
+// Incidents writes records of some 650 bytes, up to size bytes of them, as
+// NDJSON or as one JSON array, and returns how many have the status open at
+// their top. It is made to mislead: a quarter has another status nested before
+// its own, a tenth quotes one in a message, and a tenth of the open ones spells
+// it with an escape.
+func Incidents(w io.Writer, seed uint64, size int64, array bool) (open int, err error) {
+	out := bufio.NewWriterSize(w, 256<<10)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	var p []byte
+	for i, done := 0, int64(0); done < size; i++ {
+		p = p[:0]
+		switch {
+		case array && i == 0:
+			p = append(p, '[')
+		case array:
+			p = append(p, ",\n"...)
+		}
+		status, before, note := `"`+pick(rng, statuses[1:])+`"`, "resolved", "nearly full"
+		if i%25 == 7 {
+			status = `"open"`
+			open++
+			if i%250 == 7 {
+				status = `"\u006fpen"`
+			}
+		}
+		if i%4 == 1 {
+			before = "open"
+		}
+		if i%10 == 3 {
+			note = `said \"status\":\"open\" to the pager`
+		}
+		service, region := pick(rng, services), pick(rng, regions)
+		p = fmt.Appendf(p, `{"id":"inc-%08d-%06x","at":"%sT%02d:%02d:%02dZ","service":"%s","region":"%s","host":"%s-%03d.%s.internal","severity":"%s",`+
+			`"previous":{"status":"%s","by":"user%02d@example.org"},"status":%s,"metric":{"value":%.3f,"threshold":%d},"seq":%d,"tags":["prod","tier%d"],`+
+			`"labels":{"team":"sre-%d","zone":"z-%d"},"message":"%s: %s, value %d above threshold %d on the volume of writer %d","trace":"%016x%016x","note":"%016x"}`,
+			i, rng.IntN(1<<24), day(i/4), i/240%24, i/4%60, rng.IntN(60), service, region, service, rng.IntN(400), region, pick(rng, severities),
+			before, rng.IntN(60), status, rng.Float64()*1000, 50*(1+rng.IntN(10)), 1<<53+1+int64(i), rng.IntN(4),
+			rng.IntN(60), rng.IntN(9), pick(rng, signals), note, rng.IntN(1000), rng.IntN(1000), rng.IntN(100), rng.Uint64(), rng.Uint64(), rng.Uint64())
+		if !array {
+			p = append(p, '\n')
+		}
+		done += int64(len(p))
+		if _, err := out.Write(p); err != nil {
+			return open, err
+		}
+	}
+	if array {
+		if _, err := out.WriteString("]\n"); err != nil {
+			return open, err
+		}
+	}
+	return open, out.Flush()
 }
