@@ -11,6 +11,8 @@
 //   - [Store.Query] filters its records and says what it examined,
 //   - [Store.Resolve], [Store.ResolveRef] and [Store.List] tell what there is,
 //   - [Store.Delete] ends an artifact, and [Store.GC] reclaims what none needs.
+//   - [Store.Statements] lists what was signed about one since: receipts of reads,
+//     tombstones, deletions.
 //
 // What Prove writes is checked by Verify of the package manifest/bundle, which
 // needs no store.
