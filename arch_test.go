@@ -111,7 +111,7 @@ var graph = map[string]row{
 			"merkle", "manifest", "manifest/bundle", "selector", "cas", "cas/disk",
 			"internal/catalogue", "internal/flock", "internal/gate", "internal/jsonschema", "internal/keys", "internal/rootfs",
 		},
-		others: []string{"github.com/spf13/afero"},
+		others: []string{"github.com/hashicorp/golang-lru/v2", "github.com/spf13/afero"},
 		why:    "the root package is the one door; how it is shown to a user is above it",
 	},
 	"bench": {why: "bench measures, from its tests, what a user can call"},

@@ -109,6 +109,7 @@ var wireTable = []struct {
 	{bundle.ErrClaim, CodeSelectorInvalid, FixCall, false},
 	{manifest.ErrRefAltered, CodeRefAltered, FixCall, false},
 	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
+	{manifest.ErrTime, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrLease, CodeInternal, Wait, true},
 	{catalogue.ErrLease, CodeInternal, Wait, true},
 	{cas.ErrFull, CodeStoreFull, Wait, true},

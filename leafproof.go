@@ -133,6 +133,8 @@ type Store struct {
 	id    string
 	gate  *gate.Gate
 	close []func() error // in order; the folder's lock is the last
+
+	manifests manifestCache
 }
 
 // newStore puts a store together.

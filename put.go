@@ -302,7 +302,7 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 	if err != nil {
 		return none, wireError("", err)
 	}
-	object, m, err := sign(predicate, by)
+	object, m, err := sign(predicate, by.Signer)
 	if err != nil {
 		return none, predicateError(err)
 	}

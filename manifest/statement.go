@@ -215,6 +215,18 @@ func ParseManifest(payload []byte) (*Manifest, error) {
 	}, nil
 }
 
+// Clone returns a manifest that shares nothing with m but the payload. m came from
+// [ParseManifest] or [NewManifest], and nobody changed it.
+func (m *Manifest) Clone() (*Manifest, error) {
+	var st Statement
+	if err := json.Unmarshal(m.Payload, &st); err != nil {
+		return nil, decodeError(err)
+	}
+	c := *m
+	c.Predicate = st.Predicate
+	return &c, nil
+}
+
 // checkTypes checks what kind of statement a payload in canonical JSON is.
 func checkTypes(payload []byte) error {
 	const op = "parse manifest"

@@ -519,6 +519,18 @@ func TestStatementTwin(t *testing.T) {
 		}
 	}
 	p := predicate()
+	m, err := manifest.NewManifest(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := m.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	*c.Predicate.ArtifactRef.ToolCallID, c.Predicate.ArtifactRef.Completeness.Coverage["region"] = "another", "another"
+	if *m.Predicate.ArtifactRef.ToolCallID == "another" || m.Predicate.ArtifactRef.Completeness.Coverage["region"] == "another" || c.ArtifactID != m.ArtifactID {
+		t.Errorf("a clone shares what it holds: %+v", m.Predicate.ArtifactRef)
+	}
 	p.ArtifactRef.Completeness.Coverage = nested(manifest.MaxDepth - 4)
 	if _, err := manifest.NewStatement(p); err != nil {
 		t.Errorf("as deep as may be: %v", err)
