@@ -87,3 +87,11 @@ func TestCompliance(t *testing.T) {
 	}
 	t.Logf("%d cases", len(suite.Tests))
 }
+
+// wantSelector demands a refusal with ErrSelector.
+func wantSelector(t *testing.T, nothing bool, err error, what string) {
+	t.Helper()
+	if e, ok := errors.AsType[*selector.Error](err); !nothing || !ok || !errors.Is(err, selector.ErrSelector) || e.Detail == "" {
+		t.Errorf("%q: %v, want ErrSelector", what, err)
+	}
+}

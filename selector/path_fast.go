@@ -12,7 +12,7 @@ import (
 // On other bytes it may stop anywhere, but stays within them.
 type fastScan struct {
 	b     []byte
-	clean int    // no backslash stands from the place under way up to here
+	clean int // no backslash stands from the place under way up to here
 	// Where the next '{', '}', '[' and ']' stands, or a place up to which none
 	// does, counted from the place under way.
 	brackets [4]int

@@ -73,11 +73,8 @@ func (w *Where) WithRedactions(paths []string) *Where {
 	out.hidden = slices.Clone(w.hidden)
 	for _, pointer := range paths {
 		path, err := parsePointer(pointer)
-		if err != nil {
-			continue // it names no field of any record
-		}
 		for i, a := range w.plan.atoms {
-			if !touches(a, path) {
+			if err == nil && !touches(a, path) { // what is no pointer may mean any field
 				continue
 			}
 			if out.hidden == nil {
@@ -113,6 +110,9 @@ func (q *query) touches(root, path []step) bool {
 	if q.root {
 		path = root
 	}
+	if q.asksRoot(root) {
+		return true
+	}
 	for _, seg := range q.segs {
 		if len(path) == 0 || seg.descend {
 			return true
@@ -131,6 +131,26 @@ func (q *query) touches(root, path []step) bool {
 		path = path[1:]
 	}
 	return true
+}
+
+// asksRoot reports whether a filter of the query asks from $ what may be the
+// value at root, or one within or around it.
+func (q *query) asksRoot(root []step) bool {
+	found := false
+	for _, seg := range q.segs {
+		for i := range seg.sels {
+			if f := seg.sels[i].filter; f != nil {
+				f.atoms(func(a *expr) {
+					for _, o := range a.operands() {
+						if in := o.source(); in != nil && !found {
+							found = in.root && in.touches(root, root) || in.asksRoot(root)
+						}
+					}
+				})
+			}
+		}
+	}
+	return found
 }
 
 // touches is touches for a filter whose @ stands at path, and at other values
