@@ -1,8 +1,12 @@
 package manifest_test
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +60,44 @@ func TestPolicyRoundTrip(t *testing.T) {
 	crlf := parsePolicy(t, strings.ReplaceAll(fullPolicy(), "\n", "\r\n"))
 	if crlf.String() != text {
 		t.Error("line ends of another system give another policy")
+	}
+}
+
+// TestDocumentedPolicy: the example in docs/FORMAT.md is a policy.
+func TestDocumentedPolicy(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "docs", "FORMAT.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(doc), "\n```\n# who may speak for acme\n")
+	text, _, _ = strings.Cut(text, "```")
+	p := parsePolicy(t, text)
+	if n := strings.Count(text, "\n"); n < 10 || len(p.Keys()) != 5 || len(p.Logs()) != 1 || len(p.Witnesses()) != 1 || p.Version() != 7 {
+		t.Errorf("%d lines, %s", n, p)
+	}
+	states := map[string]int{}
+	for _, k := range p.Keys() {
+		states[p.StateOf(k.Public, at)]++
+	}
+	if states[manifest.KeyRetired] != 1 || states[manifest.KeyCompromised] != 1 {
+		t.Errorf("states are %v", states)
+	}
+}
+
+// TestC2SPKey: the key of the example note is read, and is the key of the note.
+func TestC2SPKey(t *testing.T) {
+	text := strings.TrimSpace(string(vector(t, "trust/signed-note/example.vkey")))
+	v, err := manifest.ParseVerifierKey(text)
+	if err != nil || v.Name != "example.com/foo" || v.ID() != 0x530d903a || v.Cosigns() || v.String() != text {
+		t.Fatalf("ParseVerifierKey = %v, %v", v, err)
+	}
+	note, signature, _ := strings.Cut(string(vector(t, "trust/signed-note/example.note")), "\n\n")
+	b, err := base64.StdEncoding.DecodeString(strings.Fields(signature)[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Public.Verify([]byte(note+"\n"), b[4:]); err != nil || binary.BigEndian.Uint32(b) != v.ID() {
+		t.Errorf("the note: %v, signed by %x", err, b[:4])
 	}
 }
 
