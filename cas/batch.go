@@ -144,10 +144,16 @@ func (b *Batch) resident(ctx context.Context, root merkle.Root) (bool, error) {
 	if err := x.load(ctx); err != nil {
 		return false, err
 	}
-	pack, ok, err := b.hold.hit(ctx, func() (Name, error) {
+	return b.relies(ctx, x, func() (Name, error) {
 		_, pack, err := x.read(ctx, root)
 		return pack, err
 	})
+}
+
+// relies reports whether find finds a sound copy of something in a pack that will
+// stay, and makes sure that this pack is durable.
+func (b *Batch) relies(ctx context.Context, x *packs, find func() (Name, error)) (bool, error) {
+	pack, ok, err := b.hold.hit(ctx, find)
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return false, nil

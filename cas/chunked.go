@@ -132,24 +132,7 @@ func (b *Batch) holdsChunk(ctx context.Context, key merkle.Root, chunk []byte) (
 	if err != nil || len(places) == 0 {
 		return false, err
 	}
-	pack, ok, err := b.hold.hit(ctx, func() (Name, error) {
-		return b.s.sameChunk(ctx, x, key, chunk)
-	})
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return false, nil
-	case err != nil:
-		return false, unlessDamage(err) // every copy is damaged: write it
-	case !ok:
-		return false, nil // condemned: as good as deleted
-	}
-	switch err := x.confirm(ctx, pack); {
-	case errors.Is(err, ErrNotFound):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return true, nil
+	return b.relies(ctx, x, func() (Name, error) { return b.s.sameChunk(ctx, x, key, chunk) })
 }
 
 // sameChunk returns a pack that has these very bytes under the key, with the

@@ -1,7 +1,6 @@
 package cas
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -134,46 +133,7 @@ func (x *packs) mergePacks(ctx context.Context, holds []*hold, names []Name) (Na
 
 // unpack reads a pack and verifies all that is in it.
 func (x *packs) unpack(ctx context.Context, name Name) (*packWriter, error) {
-	o, err := OpenObject(ctx, x.b, name)
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	runs, keys, err := readFooter(o, o.Size(), name.ID)
-	if err != nil {
-		return nil, err
-	}
-	inRun := make([][]packKey, len(runs))
-	for _, k := range keys {
-		inRun[k.run] = append(inRun[k.run], k)
-	}
-	var w packWriter
-	for i, r := range runs {
-		stored := make([]byte, r.stored)
-		if err := readFullAt(o, stored, r.offset); err != nil {
-			return nil, err
-		}
-		raw, err := decodeRun(r.codec, r.raw, stored, nil)
-		if err != nil {
-			return nil, err
-		}
-		whole := r.codec != codecRaw
-		slices.SortFunc(inRun[i], func(a, b packKey) int { return cmp.Compare(a.off, b.off) })
-		for _, k := range inRun[i] {
-			if merkle.Sum(raw[k.off:k.off+k.length]) != k.root {
-				return nil, ErrCorrupt
-			}
-			whole = whole || k.length > merkle.GroupSize
-		}
-		if whole {
-			w.addRun(newRun{codec: r.codec, raw: r.raw, stored: stored}, inRun[i])
-			continue
-		}
-		for _, k := range inRun[i] {
-			w.add(k.root, raw[k.off:k.off+k.length])
-		}
-	}
-	return &w, nil
+	return x.unpackSome(ctx, name, func(merkle.Root) (bool, error) { return true, nil })
 }
 
 // Remover is a [Backend] that can delete without making sure that the objects

@@ -341,29 +341,28 @@ func (w *sweep) keep(ctx context.Context, err error) error {
 }
 
 // destroy deletes condemned objects of which another look said that nobody needs
-// them. Those that it cannot claim belong to another sweep. remove returns the
-// size of what it removed, -1 for what was gone already.
-func (w *sweep) destroy(ctx context.Context, names []string, remove func(context.Context, string) (int64, error)) error {
+// them. Those that it cannot claim belong to another sweep. remove is given some
+// at a time and says what became of each.
+func (w *sweep) destroy(ctx context.Context, names []string, remove func(context.Context, []string) []removal) error {
 	for step := range slices.Chunk(names, sweepStep) {
 		claimed, err := w.o.Book.Claim(ctx, w.hold.lease(), w.epoch, step)
 		if err != nil {
 			return err
 		}
 		var gone []string
-		for _, name := range claimed {
-			size, err := remove(ctx, name)
-			if err != nil {
+		for i, r := range remove(ctx, claimed) {
+			if r.err != nil {
 				// It stays claimed until this sweep ends: nobody uses it.
-				if err := w.keep(ctx, fmt.Errorf("%s: %w", name, err)); err != nil {
+				if err := w.keep(ctx, fmt.Errorf("%s: %w", claimed[i], r.err)); err != nil {
 					return err
 				}
 				continue
 			}
-			if size >= 0 {
+			if r.size >= 0 {
 				w.report.Deleted++
-				w.report.Bytes += size
+				w.report.Bytes += r.size
 			}
-			gone = append(gone, name)
+			gone = append(gone, claimed[i])
 		}
 		if err := w.o.Book.Forget(ctx, w.hold.lease(), gone); err != nil {
 			return err
@@ -372,20 +371,41 @@ func (w *sweep) destroy(ctx context.Context, names []string, remove func(context
 	return nil
 }
 
-// removeObject deletes an object and returns its size, -1 if it is gone already.
-func (w *sweep) removeObject(ctx context.Context, text string) (size int64, err error) {
-	name, err := ParseName(text)
-	if err != nil {
-		return 0, err
+// removal is what became of something that was to be removed.
+type removal struct {
+	size int64 // of what was removed; -1: it was gone already
+	err  error // why it is still there, perhaps
+}
+
+// removeObjects deletes objects, all in one call, so that the backend makes the
+// end of many durable at once. Only if that fails it is asked for each.
+func (w *sweep) removeObjects(ctx context.Context, texts []string) []removal {
+	out := make([]removal, len(texts))
+	var names []Name
+	for i, text := range texts {
+		name, err := ParseName(text)
+		if err != nil {
+			out[i].err = err
+			continue
+		}
+		names = append(names, name)
+		switch o, err := OpenObject(ctx, w.s.b, name); {
+		case err == nil:
+			out[i].size = o.Size()
+			o.Close()
+		case errors.Is(err, ErrNotFound):
+			out[i].size = -1
+		}
 	}
-	switch o, err := OpenObject(ctx, w.s.b, name); {
-	case err == nil:
-		size = o.Size()
-		o.Close()
-	case errors.Is(err, ErrNotFound):
-		size = -1
+	if w.s.b.Delete(ctx, names...) == nil {
+		return out
 	}
-	return size, w.s.b.Delete(ctx, name)
+	for i, text := range texts {
+		if name, err := ParseName(text); err == nil {
+			out[i].err = w.s.b.Delete(ctx, name)
+		}
+	}
+	return out
 }
 
 // leftovers deletes the unfinished objects of dead writers. One is found in one
@@ -416,16 +436,20 @@ func (w *sweep) leftovers(ctx context.Context, condemn bool) error {
 	if err != nil {
 		return w.keep(ctx, fmt.Errorf("leftovers: %w", err))
 	}
-	err = w.destroy(ctx, doomed, func(ctx context.Context, name string) (int64, error) {
-		size, ok := sizes[name]
-		if !ok {
-			return -1, nil // its writer has finished it, or given it up
+	err = w.destroy(ctx, doomed, func(ctx context.Context, names []string) []removal {
+		out := make([]removal, len(names))
+		for i, name := range names {
+			size, ok := sizes[name]
+			if !ok {
+				out[i].size = -1 // its writer has finished it, or given it up
+				continue
+			}
+			out[i] = removal{size, remover.RemoveStray(ctx, strings.TrimPrefix(name, leftover))}
+			if out[i].err == nil {
+				w.report.Leftovers++
+			}
 		}
-		err := remover.RemoveStray(ctx, strings.TrimPrefix(name, leftover))
-		if err == nil {
-			w.report.Leftovers++
-		}
-		return size, err
+		return out
 	})
 	if err != nil || !condemn {
 		return err

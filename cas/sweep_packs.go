@@ -1,6 +1,7 @@
 package cas
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func (t *tenantSweep) deletePacks(ctx context.Context, names []Name) error {
 	if err := t.spare(ctx, spared); err != nil {
 		return err
 	}
-	if err := t.destroy(ctx, empty, t.removePack); err != nil {
+	if err := t.destroy(ctx, empty, t.removePacks); err != nil {
 		return err
 	}
 	if err := t.rewrite(ctx, rest); err != nil {
@@ -148,12 +149,14 @@ func (t *tenantSweep) dropIndex(ctx context.Context) error {
 	return nil
 }
 
-func (t *tenantSweep) removePack(ctx context.Context, text string) (int64, error) {
-	size, err := t.removeObject(ctx, text)
-	if name, bad := ParseName(text); err == nil && bad == nil {
-		t.s.packsOf(t.tenant).removed(name)
+func (t *tenantSweep) removePacks(ctx context.Context, texts []string) []removal {
+	out := t.removeObjects(ctx, texts)
+	for i, text := range texts {
+		if name, bad := ParseName(text); out[i].err == nil && bad == nil {
+			t.s.packsOf(t.tenant).removed(name)
+		}
 	}
-	return size, err
+	return out
 }
 
 // removed notes that this process deleted a pack.
@@ -191,9 +194,10 @@ func (t *tenantSweep) rewrite(ctx context.Context, names []Name) error {
 			}
 			t.report.Written += o.Size()
 			o.Close()
+			x.tidy(ctx) // or the new packs' keys all stay in memory
 		}
 		t.report.Rewritten += int64(len(done))
-		err := t.destroy(ctx, done, t.removePack)
+		err := t.destroy(ctx, done, t.removePacks)
 		w, done = packWriter{}, nil
 		return err
 	}
@@ -263,8 +267,8 @@ func (t *tenantSweep) elsewhere(ctx context.Context, x *packs, root merkle.Root)
 	return false, ctx.Err()
 }
 
-// unpackSome reads those blobs of a pack that want says, and verifies them. A
-// compressed run of which all is wanted is taken as it is.
+// unpackSome reads those blobs of a pack that want says, and verifies them. A run
+// that is compressed or has chunks is taken as it is if all of it is wanted.
 func (x *packs) unpackSome(ctx context.Context, name Name, want func(merkle.Root) (bool, error)) (*packWriter, error) {
 	o, err := OpenObject(ctx, x.b, name)
 	if err != nil {
@@ -300,7 +304,7 @@ func (x *packs) unpackSome(ctx context.Context, name Name, want func(merkle.Root
 			return nil, err
 		}
 		large := false
-		slices.SortFunc(wanted[i], func(a, b packKey) int { return int(a.off) - int(b.off) })
+		slices.SortFunc(wanted[i], func(a, b packKey) int { return cmp.Compare(a.off, b.off) })
 		for _, k := range wanted[i] {
 			if merkle.Sum(raw[k.off:k.off+k.length]) != k.root {
 				return nil, fmt.Errorf("blob %s: %w", k.root, ErrCorrupt)
@@ -308,7 +312,7 @@ func (x *packs) unpackSome(ctx context.Context, name Name, want func(merkle.Root
 			large = large || k.length > merkle.GroupSize
 		}
 		switch {
-		case len(wanted[i]) == all[i] && r.codec != codecRaw:
+		case len(wanted[i]) == all[i] && (r.codec != codecRaw || large):
 			w.addRun(newRun{codec: r.codec, raw: r.raw, stored: stored}, wanted[i])
 		case r.codec != codecRaw || large:
 			w.addRun(pick(raw, wanted[i]))

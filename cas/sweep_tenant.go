@@ -135,7 +135,7 @@ func (t *tenantSweep) delete(ctx context.Context) error {
 		if err := t.spare(ctx, spared); err != nil {
 			return err
 		}
-		if err := t.destroy(ctx, doomed, t.removeObject); err != nil {
+		if err := t.destroy(ctx, doomed, t.removeObjects); err != nil {
 			return err
 		}
 		if len(names) < sweepStep || !strings.HasPrefix(names[len(names)-1], t.tenant.String()) {
