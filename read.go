@@ -196,8 +196,12 @@ const copyBuffer = 256 << 10
 
 // write writes the pieces, reading runs of neighbours together.
 func (p *part) write(w io.Writer, data io.ReaderAt) error {
-	win := window{data: data, buf: make([]byte, copyBuffer)}
-	out := make([]byte, 0, copyBuffer+1)
+	room := int64(1) // a small part pays for no large buffer, nor for bytes behind it
+	for _, r := range p.ranges {
+		room += r.End - r.Start
+	}
+	win := window{data: data, buf: make([]byte, min(room, copyBuffer))}
+	out := make([]byte, 0, min(room+p.records, copyBuffer)+1)
 	for span, err := range p.spans() {
 		if err != nil {
 			return err
