@@ -207,6 +207,41 @@ func FuzzPolicy(f *testing.F) {
 		for _, k := range p.Keys() {
 			_, _ = p.Judge(manifest.RoleManifest, "local", "", k.Public.Fingerprint(), time.Unix(0, 0))
 		}
+		for line := range strings.Lines(p.AllowedSigners()) {
+			if f := strings.Fields(line); len(f) != 5 || f[2] != "ssh-ed25519" {
+				t.Errorf("%q gives the signer %q", text, line)
+			}
+		}
+		if next, err := p.Next(manifest.ExpireAt(time.Time{})); err == nil && (next.Version() != p.Version()+1 || len(next.Keys()) != len(p.Keys())) {
+			t.Errorf("after %q comes %q", text, next)
+		}
+	})
+}
+
+// FuzzPolicySignatures: the next version of a policy is the one that was signed,
+// and no other.
+func FuzzPolicySignatures(f *testing.F) {
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
+	_, _, ssh, pub := signedManifest(f)
+	line := "key " + pub.OpenSSHLine() + " name=a roles=policy tenants=*\n"
+	before, err := manifest.ParsePolicy([]byte("policy p version 1\n" + line))
+	if err != nil {
+		f.Fatal(err)
+	}
+	text := []byte("policy p version 2\n" + line + "# signed\n")
+	armored, err := manifest.SignSSH(text, manifest.NamespacePolicy, key)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text, []byte(armored))
+	f.Add(text, []byte(armored+armored))
+	f.Add(text, []byte(ssh+armored))
+	f.Add([]byte("policy p version 2\n"), []byte(nil))
+	f.Fuzz(func(t *testing.T, doc, sigs []byte) {
+		p, signers, err := manifest.Succeeds(before, manifest.SignedPolicy{Text: doc, Signatures: sigs})
+		if err == nil && (!bytes.Equal(doc, text) || len(signers) != 1 || p.Version() != 2) {
+			t.Errorf("%q with %q is %v, signed by %q", doc, sigs, p, signers)
+		}
 	})
 }
 
