@@ -3,6 +3,7 @@ package selector_test
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"testing"
 
 	"leafproof/selector"
@@ -114,3 +115,41 @@ func TestNormalisedTwin(t *testing.T) {
 		}
 	}
 }
+
+// FuzzEvalTwin: the twin decides as the evaluator does, on any record.
+func FuzzEvalTwin(f *testing.F) {
+	g := newGen(17)
+	for range 60 {
+		f.Add(g.expr(2).text, []byte(g.record()))
+	}
+	nd := layout(f, "ndjson", "", nil)
+	f.Fuzz(func(t *testing.T, s string, record []byte) {
+		if len(record) > 5_000 || len(s) > 500 || longExponent.Match(record) {
+			return // the twin is slow
+		}
+		w, err := selector.ParseWhere(s)
+		if err != nil || w.Fits(nd) != nil {
+			return
+		}
+		form, err := normalForm(w.Normalised(nd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, _ := json.Marshal(form); foreignPattern.Match(b) {
+			return // the twin has Go's regular expressions
+		}
+		d := decoded(record)
+		want := selector.Undecidable
+		if d != nil {
+			want = twin{d}.holds(form, d)
+		}
+		if got := w.Eval(record, nd); got != want {
+			t.Fatalf("%s on %q: %v, want %v", s, record, got, want)
+		}
+	})
+}
+
+var (
+	longExponent   = regexp.MustCompile(`[eE][+-]?[0-9]{4}`)
+	foreignPattern = regexp.MustCompile(`"(match|search)"`)
+)

@@ -29,6 +29,20 @@ func TestFits(t *testing.T) {
 		"the line":             {text, `{"field":"","contains":"disk"}`, ""},
 		"a field of a line":    {text, `@.text == "x"`, "no fields"},
 		"anything in json":     {json, `@.id == 7`, ""},
+		"one of two parts":     {csv, `@.id == "7" || !(@.bogus == "x")`, `"id", "name"`},
+		"a number, compared":   {csv, `@.id > 7`, "in quotes"},
+		"a number, first":      {csv, `7 < @.id`, "in quotes"},
+		"a length":             {csv, `length(@.id) > 2 && count(@.*) == 2`, ""},
+		"a length as a value":  {csv, `@.id == length(@.name)`, "in quotes"},
+		"two columns":          {csv, `@.id == @["name"] && $.id`, ""},
+		"missing column":       {csv, `!@.bogus`, `"id", "name"`},
+		"any column":           {csv, `@[?search(@, "x")]`, ""},
+		"any field":            {bare, `@[1,0]`, ""},
+		"a field from the end": {bare, `@[-1] == "x"`, ""},
+		"search a line":        {text, `search(@, "disk [0-9]+") && length(@) > 3`, ""},
+		"below a line":         {text, `@..x`, "no fields"},
+		"no pattern":           {json, `search(@.a, "[a")`, "RFC 9485"},
+		"no pattern, part":     {text, `@ == "x" || match(@, "\\d+")`, "RFC 9485"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := selector.ParseWhere(test.where)
