@@ -65,6 +65,9 @@ type Policy struct {
 	prints      map[string]int // fingerprint → place in keys, or noSpeaker
 	logs        []VerifierKey
 	witnesses   []Witness
+	groups      []Group
+	grouped     map[string]bool // the members of all groups: one voice counts once
+	quorum      string          // a witness or group; empty: none is asked for
 	retired     map[string]ending
 	compromised map[string]ending
 	thresholds  map[string]int
@@ -215,6 +218,12 @@ func (p *Policy) String() string {
 	}
 	for _, w := range p.witnesses {
 		fmt.Fprintf(&b, "witness %s %s\n", w.Name, w.Key)
+	}
+	for _, g := range p.groups {
+		fmt.Fprintf(&b, "%s\n", g)
+	}
+	if p.quorum != "" {
+		fmt.Fprintf(&b, "quorum %s\n", p.quorum)
 	}
 	for _, fp := range slices.Sorted(maps.Keys(p.retired)) {
 		fmt.Fprintf(&b, "retired %s at=%s\n", fp, FormatTime(p.retired[fp].at))

@@ -157,8 +157,6 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"log as a witness":    {head + "witness w1 " + vkey + "\n", 2, manifest.ErrKey, "key of a log"},
 		"witness":             {head + "\nwitness w1 x\n", 3, manifest.ErrKey, "is not NAME+HASH+BASE64"},
 		"witness alone":       {head + "\nwitness w1\n", 3, manifest.ErrMalformed, "want witness"},
-		"group":               {head + "group g any w1\n", 2, manifest.ErrUnsupported, "not supported yet: group, line 2"},
-		"quorum":              {head + "quorum none\n", 2, manifest.ErrUnsupported, "not supported yet: quorum, line 2"},
 		"same key twice":      {head + good + "key " + line + " name=b roles=audit tenants=*\n", 3, manifest.ErrPolicy, "the same key as a"},
 		"same name twice":     {head + good + "key " + two.OpenSSHLine() + " name=a roles=audit tenants=*\n", 3, manifest.ErrPolicy, "second key of the name a"},
 		"key type":            {head + "key ssh-rsa AAAA name=a roles=manifest tenants=*\n", 2, manifest.ErrKey, "ssh-rsa"},

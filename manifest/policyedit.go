@@ -83,6 +83,7 @@ func (p *Policy) edit(version int64, changes []Change) (*Policy, error) {
 	next := &Policy{
 		name: p.name, version: version, expires: p.expires, keys: slices.Clone(p.keys), prints: maps.Clone(p.prints),
 		logs: slices.Clone(p.logs), witnesses: slices.Clone(p.witnesses),
+		groups: slices.Clone(p.groups), grouped: cloned(p.grouped), quorum: p.quorum,
 		retired: cloned(p.retired), compromised: cloned(p.compromised), thresholds: cloned(p.thresholds),
 	}
 	for _, change := range changes {

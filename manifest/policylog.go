@@ -37,6 +37,14 @@ func LogKey(origin string, k PublicKey) (VerifierKey, error) {
 	return VerifierKey{origin, k, noteEd25519}, checkOrigin(origin)
 }
 
+// WitnessKey is the key of a witness with that name. The error wraps [ErrKey] or [ErrName].
+func WitnessKey(name string, k PublicKey) (VerifierKey, error) {
+	if k.IsZero() {
+		return VerifierKey{}, ErrKey
+	}
+	return VerifierKey{name, k, noteCosignature}, checkOrigin(name)
+}
+
 // ParseVerifierKey reads the key of a log or a witness in its one spelling.
 func ParseVerifierKey(s string) (VerifierKey, error) {
 	// The base64 may hold a + itself, the name and the hash may not.
@@ -154,7 +162,7 @@ func (p *Policy) addLog(v VerifierKey) error {
 }
 
 func (p *Policy) addWitness(w Witness) error {
-	if err := CheckName(w.Name); err != nil {
+	if err := p.newVoice(w.Name); err != nil {
 		return err
 	}
 	if w.Key.kind != noteCosignature {
@@ -162,11 +170,6 @@ func (p *Policy) addWitness(w Witness) error {
 	}
 	if err := p.distinct(w.Key.Public); err != nil {
 		return err
-	}
-	for _, o := range p.witnesses {
-		if o.Name == w.Name {
-			return fmt.Errorf("%w: a second witness of the name %s", ErrPolicy, w.Name)
-		}
 	}
 	p.print(w.Key.Public, noSpeaker)
 	p.witnesses = append(p.witnesses, w)

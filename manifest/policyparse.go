@@ -47,6 +47,7 @@ type policyParser struct {
 	p          *Policy
 	line       int
 	thresholds map[string]int // role → line
+	quorums    int
 }
 
 func (p *policyParser) statement(w []string) error {
@@ -71,8 +72,10 @@ func (p *policyParser) statement(w []string) error {
 		return p.log(w)
 	case "witness":
 		return p.witness(w)
-	case "group", "quorum":
-		return fmt.Errorf("%w: %s, line %d", ErrUnsupported, w[0], p.line)
+	case "group":
+		return p.group(w)
+	case "quorum":
+		return p.quorum(w)
 	}
 	return fmt.Errorf("%w: no statement begins with %s", ErrMalformed, quote(w[0]))
 }
