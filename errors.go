@@ -111,6 +111,7 @@ var wireTable = []struct {
 	{manifest.ErrName, CodeSelectorInvalid, FixCall, false},
 	{manifest.ErrTime, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrLease, CodeInternal, Wait, true},
+	{cas.ErrBusy, CodeInternal, Wait, true},
 	{catalogue.ErrLease, CodeInternal, Wait, true},
 	{cas.ErrFull, CodeStoreFull, Wait, true},
 	{catalogue.ErrFull, CodeStoreFull, Wait, true},
@@ -186,7 +187,7 @@ func Hint(err error) string {
 		return "`leafproof policy add --expires TIME` signs a version that holds longer"
 	case errors.Is(err, ErrPolicyWaits):
 		return "`leafproof policy sign` adds a signature, `leafproof policy sign --drop` gives the version up"
-	case errors.Is(err, flock.ErrHeld):
+	case errors.Is(err, flock.ErrHeld), errors.Is(err, cas.ErrBusy):
 		return "end the other process, or wait for it"
 	}
 	if errors.Is(err, cas.ErrLease) || errors.Is(err, catalogue.ErrLease) {

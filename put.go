@@ -45,6 +45,12 @@ type PutOptions struct {
 	// records of a format, or are said to be such. It shows in nothing that is
 	// read back.
 	Place cas.Placement
+	// Resume, where set, is a name of the caller's choice, under which what has
+	// arrived is kept when the put is interrupted: by an error of r, or by the end
+	// of the process. A put under the same name goes on with it. It reads r from
+	// its first byte all the same, and writes from the first byte on that differs
+	// from what is there.
+	Resume string
 	// SHA256 computes the SHA-256 of the bytes in the same pass. The manifest lists
 	// it, which tools that do not know BLAKE3 need.
 	SHA256 bool
@@ -141,7 +147,7 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 		return nil, wireError("", err)
 	}
 	defer records.stop()
-	if d.info, err = d.batch.Put(ctx, records.tee(in), placement(o, d.layout.Format)); err != nil {
+	if d.info, err = s.take(ctx, d, records.tee(in), placement(o, d.layout.Format), o.Resume); err != nil {
 		return nil, wireError("", err)
 	}
 	if o.SHA256 {
@@ -151,6 +157,22 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 		return nil, wireError("", err)
 	}
 	return d, nil
+}
+
+// take stores the bytes of r, in what an interrupted put has left if it has a name.
+func (s *Store) take(ctx context.Context, d *Draft, r io.Reader, place cas.Placement, resume string) (cas.Info, error) {
+	if resume == "" {
+		return d.batch.Put(ctx, r, place)
+	}
+	u, err := s.objects.Upload(ctx, cas.TenantOf(d.tenant), resume)
+	if err != nil {
+		return cas.Info{}, err
+	}
+	defer u.Close()
+	if err := u.Fill(ctx, r); err != nil {
+		return cas.Info{}, err
+	}
+	return d.batch.PutUpload(ctx, u, place)
 }
 
 // placement chooses how to store bytes of a record format. Of records many

@@ -28,6 +28,7 @@ func putCommand() *cobra.Command {
 	fl := cmd.Flags()
 	p.add(cmd)
 	fl.StringVar((*string)(&p.o.Place), "place", "auto", "how to store it: whole, chunked (deduplicated and compressed), packed (up to 16 KiB), or auto: chunked for records")
+	fl.StringVar(&p.o.Resume, "resume", "", "`NAME` under which to keep what has arrived when this is interrupted; run again with the same name, it goes on there")
 	fl.BoolVarP(&quiet, "quiet", "q", false, "print only the artifact id")
 	asJSON := jsonFlag(cmd) // the reference is JSON already; with -q, the id becomes a JSON string
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
