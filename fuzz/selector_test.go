@@ -3,6 +3,7 @@ package fuzz_test
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -27,7 +28,7 @@ func (m *selectorMemory) WriteAt(p []byte, off int64) (int, error) {
 // error or gives ascending spans, and its own map verifies and answers.
 func FuzzRecords(f *testing.F) {
 	for _, s := range []string{
-		"", "{\"a\":1}\n{\"a\":2}TRAILER\n", "[1,{\"a\":[2]}]", "a,b\n\"x\ny\",2\r\n", "\xef\xbb\xbfline\r\n\r\n", "{\"a\":1,\"\\u0061\":2}\n", "[[[[[", "\"\\ud800\"\n", "1e1000001\n",
+		"", "{\"a\":1}\n{\"a\":2}TRAILER\n", "[1,{\"a\":[2]}]", "a,b\n\"x\ny\",2\r\n", "\xef\xbb\xbfline\r\n\r\n", "{\"a\":1,\"\\u0061\":2}\n", "[[[[[", "\"\\ud800\"\n", "1e1000001\n", "{}[]1 true\"x\"{\"a\":1}", "{\"a\":1}{\"a\":",
 	} {
 		f.Add([]byte(s), "/a")
 	}
@@ -37,7 +38,7 @@ func FuzzRecords(f *testing.F) {
 			t.Error("Detect says nothing")
 		}
 		root := merkle.Sum(src)
-		for _, format := range []string{detected.Format, "ndjson", "json", "csv", "text"} {
+		for _, format := range []string{detected.Format, "ndjson", "json", "csv", "text", "concat"} {
 			l := detected
 			if format != detected.Format {
 				var err error
@@ -55,8 +56,9 @@ func FuzzRecords(f *testing.F) {
 				t.Fatalf("%s: %+v %+v", format, info, stats)
 			}
 			selectorMap(t, src, root, out.b, l, info)
+			selectorIngest(t, src, root, l, out.b, stats)
 			if where, err := selector.ParseWhere(`{"field":"/a","equals":1}`); err == nil {
-				selectorScan(t, src, root, out.b, l, info, where)
+				selectorScan(t, src, root, out.b, l, info, where, stats.Trust())
 			}
 		}
 	})
@@ -75,7 +77,8 @@ func selectorMap(t *testing.T, src []byte, root merkle.Root, m []byte, l selecto
 	}
 	end := int64(-1)
 	for _, s := range list {
-		if s.Start <= end && end >= 0 || s.End < s.Start || s.End > int64(len(src)) {
+		touch := l.Format == selector.FormatConcat && s.Start == end && s.End > s.Start
+		if s.Start <= end && end >= 0 && !touch || s.End < s.Start || s.End > int64(len(src)) {
 			t.Fatalf("%s: spans %v", l.Format, list)
 		}
 		end = s.End
@@ -86,7 +89,7 @@ func selectorMap(t *testing.T, src []byte, root merkle.Root, m []byte, l selecto
 }
 
 // selectorScan holds a scan to single evaluations.
-func selectorScan(t *testing.T, src []byte, root merkle.Root, b []byte, l selector.Layout, info selector.MapInfo, where *selector.Where) {
+func selectorScan(t *testing.T, src []byte, root merkle.Root, b []byte, l selector.Layout, info selector.MapInfo, where *selector.Where, trust selector.Trust) {
 	t.Helper()
 	m, err := selector.OpenMap(bytes.NewReader(b), info.Size, root, int64(len(src)), l)
 	if err != nil {
@@ -104,9 +107,48 @@ func selectorScan(t *testing.T, src []byte, root merkle.Root, b []byte, l select
 			undecidable++
 		}
 	}
-	scan, err := selector.Run(t.Context(), bytes.NewReader(src), m, l, where, selector.Position{}, selector.Budget{}, nil)
-	if p := scan.Position; err != nil || p.Matched != matched || p.Undecidable != undecidable || p.Examined != info.Records {
-		t.Fatalf("scan %+v, %v; want %d matched, %d undecidable", scan, err, matched, undecidable)
+	order, err := selector.ParseOrder("@[0]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range []selector.Task{{}, {Trust: trust}, {Workers: 3}, {Order: []*selector.Order{order}}} {
+		task.Source, task.Map, task.Layout, task.Where = bytes.NewReader(src), m, l, where
+		if task.Order != nil && order.Fits(l) != nil {
+			continue
+		}
+		var rows int64
+		scan, err := task.Run(t.Context(), func(r selector.Row) error {
+			if rows++; !bytes.Equal(r.Bytes, src[r.Span.Start:r.Span.End]) {
+				t.Fatalf("record %d: %q", r.Record, r.Bytes)
+			}
+			return nil
+		})
+		p := scan.Position
+		if err != nil || p.Matched != rows || p.Examined != info.Records || p.Undecidable < undecidable || task.Order == nil && (p.Matched != matched || p.Undecidable != undecidable) {
+			t.Fatalf("scan %+v, %v, %d rows; want %d matched, %d undecidable", scan, err, rows, matched, undecidable)
+		}
+	}
+}
+
+// selectorIngest holds a pass over what is written to a pass over a source.
+func selectorIngest(t *testing.T, src []byte, root merkle.Root, l selector.Layout, want []byte, stats selector.Stats) {
+	t.Helper()
+	if l.Dialect.Header {
+		l.Dialect.Columns = nil // they are found again
+	}
+	var out selectorMemory
+	g, err := selector.NewIngest(t.Context(), l, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range [][]byte{src[:len(src)/3], src[len(src)/3:]} {
+		if _, err := g.Write(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, got, _, err := g.Finish(bytes.NewReader(src), root)
+	if err != nil || !bytes.Equal(out.b, want) || !reflect.DeepEqual(got, stats) {
+		t.Fatalf("%s: written, it is %+v, %v; want %+v", l.Format, got, err, stats)
 	}
 }
 
