@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	"leafproof/merkle"
 )
@@ -88,7 +89,7 @@ func (c *check) recipe(name Name, size int64) []Finding {
 		return []Finding{f}
 	}
 	if !c.o.Deep {
-		return nil
+		return c.present(name, size)
 	}
 	compare := &comparison{have: nodes}
 	root, err := c.rootOfChunks(name, size, compare)
@@ -107,6 +108,53 @@ func (c *check) recipe(name Name, size int64) []Finding {
 		return []Finding{f}
 	}
 	return nil
+}
+
+// present is what a shallow check asks of the chunks: that some pack has each page
+// and each chunk. Only a blob that lacks one is read.
+func (c *check) present(name Name, size int64) []Finding {
+	x := c.s.packsOf(name.Tenant)
+	err := x.load(c.ctx)
+	for key, e := range c.s.Chunks(c.ctx, name.Tenant, name.ID, size) {
+		var found bool
+		if err = errors.Join(err, e); err == nil {
+			found, err = x.has(c.ctx, key)
+		}
+		if err != nil {
+			break
+		}
+		if !found {
+			return c.chunks(name, size, fmt.Errorf("%w: no pack has the chunk %s", ErrCorrupt, key))
+		}
+	}
+	if err != nil && c.ctx.Err() == nil {
+		return []Finding{{Name: name, Fault: FaultUnread, Err: err}}
+	}
+	return nil
+}
+
+// has reports whether a pack that is there has a blob or chunk by this key. A
+// miss looks for packs that others have added or merged, until nothing new comes.
+func (x *packs) has(ctx context.Context, key merkle.Root) (bool, error) {
+	for looks, changed := 0, true; looks <= maxLooks && changed; looks++ {
+		if looks > 0 {
+			var err error
+			if changed, err = x.look(ctx); err != nil {
+				return false, err
+			}
+		}
+		places, _, err := x.places(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		x.mu.RLock()
+		there := slices.ContainsFunc(places, func(p place) bool { return !x.gone(p.pack) })
+		x.mu.RUnlock()
+		if there {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func (c *check) rootOfChunks(name Name, size int64, compare *comparison) (merkle.Root, error) {

@@ -414,3 +414,61 @@ func readBack(ctx context.Context, s *cas.Store, p []byte) ([]byte, error) {
 	}
 	return got[:n], err
 }
+
+// TestCheckShallowChunks: also without reading the bytes, a check tells that a
+// pack with chunks is gone, and which bytes went with it; with a second copy of
+// them none did.
+func TestCheckShallowChunks(t *testing.T) {
+	dir := t.TempDir()
+	s := onDisk(t, dir)
+	cas.Stream(s, 0, 200_000) // several packs
+	data := random(1, 1_000_000)
+	put(t, s, data, cas.Chunked)
+	check := func() (found []cas.Finding) {
+		for f, err := range onDisk(t, dir).Check(t.Context(), cas.CheckOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Harms() {
+				found = append(found, f)
+			}
+		}
+		return found
+	}
+	if found := check(); len(found) > 0 {
+		t.Fatalf("a sound store: %+v", found)
+	}
+	packs, err := filepath.Glob(filepath.Join(dir, "*", "pack", "*", "*"))
+	if err != nil || len(packs) < 3 {
+		t.Fatalf("%q, %v", packs, err)
+	}
+	all := 0
+	for _, pack := range packs {
+		text, err := os.ReadFile(pack)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(pack); err != nil {
+			t.Fatal(err)
+		}
+		found := check()
+		if len(found) != 1 || found[0].Fault != cas.FaultChunks || len(found[0].Blobs) != 1 || len(found[0].Blobs[0].Ranges) == 0 {
+			t.Errorf("without %s: %+v", filepath.Base(pack), found)
+		} else if lost := sizeOf(found[0].Blobs[0].Ranges); lost > int64(len(text))+2*merkle.GroupSize {
+			all++ // the pack with the recipe's page, without which nothing is found
+		}
+		if err := os.WriteFile(pack, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found := check(); len(found) > 0 || all > 1 {
+		t.Errorf("all is back: %+v; with %d packs too much was lost", found, all)
+	}
+}
+
+func sizeOf(ranges []merkle.Range) (n int64) {
+	for _, r := range ranges {
+		n += r.End - r.Start
+	}
+	return n
+}
