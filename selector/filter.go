@@ -55,11 +55,6 @@ type operand struct {
 	slot    int      // where a scan of the record leaves the query's value; -1: nowhere
 }
 
-// constant reports whether the operand is the same for every record.
-func (o *operand) constant() bool {
-	return o.kind == fromLiteral || o.kind == fromLength && o.arg.constant()
-}
-
 // source returns the query that the operand reads; nil if it reads none.
 func (o *operand) source() *query {
 	for o != nil && o.kind == fromLength {

@@ -200,3 +200,59 @@ func TestPatterns(t *testing.T) {
 		wantSelector(t, true, err, bad)
 	}
 }
+
+// What cannot be told is undecidable everywhere alike: in a condition, as a key
+// of an index or an order, selected, at a pointer and on a path.
+func TestAlike(t *testing.T) {
+	nd := layout(t, "ndjson", "", nil)
+	from, err := selector.ParseSelect("/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	selection, err := from.Selection(nd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by, err := selector.ParseOrder("/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := selector.NewKeys(nd, []*selector.Order{by})
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := selector.ParseKeyPath("/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	maker, err := index.Maker(nd, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range []string{
+		`{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `{"a":1,"b":{},"a":1}`, `{"a":2}TRAILER`, `{"a":2`, strings.Repeat("[", 100_000),
+	} {
+		for _, c := range []string{`@.a == 1`, `@.a`, `!@.a`, `@.a > 1`, `@.*`, `@..a`, `count(@.a) == 1`, `{"field":"/a","equals":1}`} {
+			if got := where(t, c).Eval([]byte(record), nd); got != selector.Undecidable {
+				t.Errorf("%s on %.30s: %v", c, record, got)
+			}
+		}
+		if selection.Each([]byte(record), func(selector.Node) bool { return true }) {
+			t.Errorf("%.30s: selected", record)
+		}
+		if _, got := keys.Append(nil, []byte(record), false); got != selector.Undecidable {
+			t.Errorf("%.30s: ordered: %v", record, got)
+		}
+		if key := keysOf(t, maker, record, false); len(key) != 1 || key[0] != "e1" && key[0] != "e2" {
+			t.Errorf("%.30s: indexed as %s", record, key)
+		}
+		if _, err := selector.FindPointer(t.Context(), strings.NewReader(record), int64(len(record)), "/a"); !errors.Is(err, selector.ErrUndecidable) {
+			t.Errorf("%.30s: at a pointer: %v", record, err)
+		}
+		for _, path := range []string{"$.a", "$.*", "$..a"} {
+			if _, _, err := nodes(t, path, []byte(record)); !errors.Is(err, selector.ErrUndecidable) {
+				t.Errorf("%.30s: %s: %v", record, path, err)
+			}
+		}
+	}
+}

@@ -51,7 +51,7 @@ var (
 	ErrLayout      = errors.New("invalid layout")                    // unknown format, bad dialect, limits out of range
 	ErrPointer     = errors.New("no value at the pointer")           // well formed, but nothing stands there
 	ErrUndecidable = errors.New("undecidable")                       // a duplicate name on the path, or bytes that do not parse
-	ErrSelector    = errors.New("invalid selector")                  // syntax, or a form not supported yet
+	ErrSelector    = errors.New("invalid selector")                  // syntax, types, or beyond a limit
 	ErrRange       = errors.New("record range outside the artifact") // a < 0, b < a, or b past the last record
 	ErrMap         = errors.New("malformed record map")              // bytes that are no canonical lpr1, or another source's
 	ErrLimit       = errors.New("beyond a limit")                    // a sort that cannot be done in the memory or time it has

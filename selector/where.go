@@ -157,15 +157,13 @@ func (q *query) asksRoot(root []step) bool {
 // beside it.
 func (e *expr) touches(root, path []step) bool {
 	found := false
-	var visit func(*expr)
-	visit = func(a *expr) {
+	e.atoms(func(a *expr) {
 		for _, o := range a.operands() {
 			if q := o.source(); q != nil {
 				found = found || q.touches(root, path)
 			}
 		}
-	}
-	e.atoms(visit)
+	})
 	return found
 }
 
