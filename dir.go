@@ -168,7 +168,8 @@ type Option func(*config)
 // WithAuthority lets a decide every disclosure. Without it, [OwnerOnly] does.
 func WithAuthority(a Authority) Option { return func(c *config) { c.authority = a } }
 
-// Open opens the store in dir.
+// Open opens the store in dir. It signs with the keys in the folder, or with those
+// of its policy that [WithSigner] gives or the ssh-agent at SSH_AUTH_SOCK holds.
 func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error) {
 	f, err := readFormat(dir)
 	if err != nil {

@@ -279,6 +279,17 @@ func readPolicyFile(path string, most int64) ([]byte, error) {
 	return text, err
 }
 
+// CheckPolicy says whether the trust policy of the store in dir is the newest version
+// that was signed, for who is about to read it as a file. Where there is none, there
+// is nothing to say. The error is [ErrPolicyFile], or that it does not parse.
+func CheckPolicy(dir string) error {
+	_, err := loadPolicy(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return wireError("", err)
+}
+
 // trusted is the trust in force. After a change of the policy, by this process or
 // another, the next call has the new one.
 func (s *Store) trusted() (*trust, error) {

@@ -247,6 +247,33 @@ func TestPolicyChangeInterrupted(t *testing.T) {
 	}
 }
 
+// A backup has the policy in force and all its versions, with and without keys; one
+// that is made again has the new ones.
+func TestPolicyBackup(t *testing.T) {
+	s, dir := newStore(t)
+	to := filepath.Join(t.TempDir(), "backup")
+	for version := int64(1); version <= 3; version++ {
+		if _, err := leafproof.Backup(t.Context(), dir, to, leafproof.BackupOptions{WithKeys: version > 1}); err != nil {
+			t.Fatal(err)
+		}
+		if r := mustCheck(t, to, leafproof.CheckOptions{}); r.Damaged() {
+			t.Errorf("version %d: findings = %+v", version, r.Findings)
+		}
+		if version > 1 {
+			b := openStore(t, to)
+			if st, err := b.PolicyStatus(); err != nil || b.Policy().Version() != version || int64(len(st.Versions)) != version {
+				t.Errorf("version %d: status = %+v, %v", version, st, err)
+			}
+			if err := b.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.NewKey(t.Context(), leafproof.NewKeyOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // kms is a signer that shows its public half only.
 type kms struct {
 	crypto.Signer

@@ -324,6 +324,11 @@ func verifyCommand() *cobra.Command {
 		}
 		if dir, err := storeDir(cmd); err == nil {
 			o.DefaultPolicy = leafproof.PolicyPath(dir)
+			if len(policies)+len(o.Keys) == 0 && !o.Howto {
+				if err := leafproof.CheckPolicy(dir); err != nil {
+					return err
+				}
+			}
 		}
 		o.Watch = func(r io.ReaderAt, size int64) (io.ReaderAt, func()) {
 			bar := newProgress(cmd, o.File, 2*size) // it is read for line 1, and again for the claim
