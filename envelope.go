@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
@@ -40,8 +41,25 @@ func sign(p manifest.Predicate, by crypto.Signer) ([]byte, *manifest.Manifest, e
 	if o.SSH, err = manifest.SignSSH(m.Payload, manifest.NamespaceManifest, by); err != nil {
 		return nil, nil, err
 	}
-	object, err := manifest.Canonical(o)
-	return object, m, err
+	return o.object(), m, nil
+}
+
+// object is the canonical JSON of what [sign] made, in which only the lines of the
+// SSH signature need an escape. Who reads it holds it to that form.
+func (o signedManifest) object() []byte {
+	b := make([]byte, 0, len(o.Manifest.Payload)+len(o.SSH)+512)
+	b = append(append(b, `{"manifest":{"payload":"`...), o.Manifest.Payload...)
+	b = append(append(b, `","payloadType":"`...), o.Manifest.PayloadType...)
+	b = append(b, `","signatures":[`...)
+	for i, s := range o.Manifest.Signatures {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(append(b, `{"keyid":"`...), s.KeyID...)
+		b = append(append(append(b, `","sig":"`...), s.Sig...), `"}`...)
+	}
+	b = append(append(b, `]},"ssh":"`...), strings.ReplaceAll(o.SSH, "\n", `\n`)...)
+	return append(b, `"}`...)
 }
 
 // readManifest reads the manifest object of a catalogue row and checks that a key

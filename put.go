@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 	"time"
@@ -133,11 +134,16 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 			d.batch.Discard()
 		}
 	}()
-	sum := sha256.New()
+	room := detectBytes
+	if known, ok := r.(interface{ Len() int }); ok { // small puts come in large numbers
+		room = min(room, known.Len()+1)
+	}
+	var sum hash.Hash
 	if o.SHA256 {
+		sum = sha256.New()
 		r = io.TeeReader(r, sum)
 	}
-	in := bufio.NewReaderSize(r, detectBytes)
+	in := bufio.NewReaderSize(r, room)
 	head, _ := in.Peek(detectBytes) // an error comes again when it is read
 	if d.layout, err = d.chooseLayout(head, o); err != nil {
 		return nil, wireError("", err)
