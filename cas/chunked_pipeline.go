@@ -41,6 +41,7 @@ type block struct {
 	room  [maxChunk + blockSize]byte
 	n     int
 	last  bool
+	cuts  *chunker
 	users atomic.Int32 // stages that still read it
 
 	found []candidate
@@ -88,6 +89,7 @@ type pipeline struct {
 	cancel  context.CancelCauseFunc
 	b       *Batch
 	c       *chunker
+	coarse  atomic.Bool // the blob is cut by another one in the end
 	builder *merkle.Builder
 	free    chan *block
 
@@ -142,6 +144,9 @@ func (b *Batch) ingestChunked(ctx context.Context, c *chunker, in io.Reader, nod
 	if err := context.Cause(ctx); err != nil {
 		return merkle.Root{}, 0, nil, err
 	}
+	if p.coarse.Load() {
+		p.recipe.chunker = coarseID
+	}
 	root, err := p.builder.Seal()
 	return root, p.recipe.size, p.recipe.seal(), err
 }
@@ -164,6 +169,7 @@ func (p *pipeline) release(bl *block) {
 
 func (p *pipeline) read(in io.Reader, tree, scanned chan<- *block) error {
 	var context [gearWindow]byte // the last bytes before the block
+	cuts, at := p.c, int64(0)
 	for {
 		var bl *block
 		select {
@@ -181,12 +187,17 @@ func (p *pipeline) read(in io.Reader, tree, scanned chan<- *block) error {
 			return err
 		}
 		copy(context[:], bl.room[maxChunk+n-gearWindow:maxChunk+n])
-		bl.n, bl.last = n, err == io.EOF
+		if cuts.id == recordChunker.id && n > 0 && at >= p.b.s.coarseFrom {
+			cuts = &byteChunker
+			p.coarse.Store(true)
+		}
+		at += int64(n)
+		bl.n, bl.last, bl.cuts = n, err == io.EOF, cuts
 		bl.users.Store(2)
 		bl.ready = make(chan struct{})
 		last := bl.last // whoever has it next may be done with it soon
 		go func() {
-			bl.found, bl.late = p.c.scan(bl.room[:maxChunk+bl.n], maxChunk, bl.found[:0], bl.late[:0])
+			bl.found, bl.late = bl.cuts.scan(bl.room[:maxChunk+bl.n], maxChunk, bl.found[:0], bl.late[:0])
 			close(bl.ready)
 		}()
 		scanned <- bl
@@ -219,7 +230,7 @@ func (p *pipeline) cutBlocks(in <-chan *block, out chan<- *block) {
 		copy(bl.room[bl.begin:], rest[:carry])
 		end := maxChunk + bl.n
 		var open int
-		bl.ends, open = p.c.cut(bl.begin, end, bl.found, bl.last, bl.ends[:0])
+		bl.ends, open = bl.cuts.cut(bl.begin, end, bl.found, bl.last, bl.ends[:0])
 		carry = copy(rest[:], bl.room[open:end])
 		bl.ready = make(chan struct{})
 		go func() {

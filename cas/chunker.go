@@ -41,6 +41,14 @@ var (
 	byteChunker   = chunker{2, 16 << 10, 60 << 10, 256 << 10, gearMask(13), gearMask(17)}
 )
 
+// Of a blob of records that is very large the chunks become coarse: with 7 KiB
+// each, an index over 100 GiB would be a gigabyte. What begins in a block at or
+// behind byte coarseFrom is cut by the byteChunker, and the recipe has coarseID.
+const (
+	coarseFrom = 4 << 30
+	coarseID   = 3
+)
+
 // maxChunk bounds a chunk of any chunker.
 const maxChunk = 256 << 10
 

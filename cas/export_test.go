@@ -121,3 +121,6 @@ func ParseUploadMark(p []byte) error {
 	_, err := parseUploadMark(p)
 	return err
 }
+
+// Coarse makes the chunks of records coarse from this byte of a blob on.
+func Coarse(s *Store, from int64) { s.coarseFrom = from }

@@ -87,6 +87,7 @@ type Store struct {
 	// memory: they go into packs of up to streamPack bytes in the backend.
 	streamFrom int64
 	streamPack int
+	coarseFrom int64 // see the constant
 
 	mu    sync.Mutex
 	packs map[Tenant]*packs
@@ -104,6 +105,7 @@ func New(b Backend, opts Options) *Store {
 
 		streamFrom: maxWaiting,
 		streamPack: maxPending,
+		coarseFrom: coarseFrom,
 	}
 	s.leases = newKeeper(opts.Leases, s.doubtDurable)
 	return s
