@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"leafproof"
 	"leafproof/manifest"
@@ -115,5 +116,28 @@ func TestOldStoreKeys(t *testing.T) {
 	}
 	if r := mustCheck(t, dir, leafproof.CheckOptions{}); r.Damaged() {
 		t.Errorf("findings = %+v", r.Findings)
+	}
+	// Changed, then edited by hand, then changed so that it is signed from then on.
+	if c, err := s.ChangePolicy(t.Context(), manifest.ExpireAt(time.Now().Add(time.Hour))); err != nil || !c.InForce || len(c.SignedBy) != 0 {
+		t.Fatalf("ChangePolicy = %+v, %v", c, err)
+	}
+	text := strings.Replace(s.Policy().String(), " version 2 ", " version 5 ", 1)
+	if err := os.WriteFile(leafproof.PolicyPath(dir), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, err := s.NewKey(t.Context(), leafproof.NewKeyOptions{Roles: []string{"receipt"}})
+	if err != nil || k.Policy.Version != 6 || !k.Policy.InForce || len(k.Policy.SignedBy) != 1 || k.PolicyKey != "keys/policy" {
+		t.Fatalf("NewKey = %+v, %v", k, err)
+	}
+	signers(t, openStore(t, dir), "manifest", "receipt", "policy")
+	st, err := s.PolicyStatus()
+	if err != nil || len(st.Versions) != 4 || !st.Versions[3].Root || len(st.Versions[2].SignedBy) != 0 {
+		t.Errorf("status = %+v, %v", st, err)
+	}
+	if err := os.WriteFile(leafproof.PolicyPath(dir), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Signer("manifest"); !errors.Is(err, leafproof.ErrPolicyFile) {
+		t.Errorf("the version before it was signed, put back: %v", err)
 	}
 }

@@ -148,13 +148,16 @@ func policyShowCommand() *cobra.Command {
 
 func writeVersions(w io.Writer, p *manifest.Policy, st *leafproof.PolicyStatus) error {
 	for _, v := range st.Versions {
+		if !p.HasSigners() && v.Version == p.Version() {
+			continue // see below
+		}
 		note := ""
-		if v.Root {
+		if v.Root && len(v.SignedBy) > 0 {
 			note = "; the signatures begin with it"
 		}
 		fmt.Fprintf(w, "version %d  signed by %s%s\n", v.Version, signedBy(v.SignedBy), note)
 	}
-	if len(st.Versions) == 0 {
+	if !p.HasSigners() {
 		fmt.Fprintf(w, "version %d  signed by nobody: the policy names no key of the role policy, and is edited by hand\n", p.Version())
 	}
 	if st.Waiting != nil {
