@@ -48,6 +48,12 @@ var graph = map[string]row{
 		pure:   true,
 		why:    "manifest vouches for facts, and knows neither selectors nor a store; keys reach it as crypto.Signer",
 	},
+	"manifest/tlog": {
+		ours:   []string{"merkle", "manifest"},
+		others: []string{"golang.org/x/mod/sumdb/tlog"},
+		pure:   true,
+		why:    "tlog proves that a statement was committed, to a verifier that has neither the log nor its store",
+	},
 	"manifest/bundle": {
 		ours: []string{"merkle", "manifest", "selector"},
 		pure: true,

@@ -21,6 +21,7 @@ require (
 	github.com/theory/jsonpath v0.12.3
 	github.com/zeebo/blake3 v0.2.4
 	golang.org/x/crypto v0.55.0
+	golang.org/x/mod v0.42.0
 	golang.org/x/sys v0.50.0
 	lukechampine.com/blake3 v1.4.1
 	modernc.org/sqlite v1.62.0
