@@ -246,7 +246,7 @@ func (c *checker) heldKey(name string, key *keys.Key) {
 
 // own are the names of what belongs in a store's folder.
 var own = []string{
-	formatFile, policyFile, policyDir, keysDir, catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal",
+	formatFile, policyFile, policyDir, keysDir, catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal", catalogueFile + "-epoch",
 	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue,
 }
 

@@ -98,7 +98,9 @@ func (c *checker) restoreCatalogue(storeID string) (*RestoreReport, error) {
 	}
 	clashes, err := catalogue.Restore(c.ctx, path, catalogue.Restored{
 		StoreID: storeID, Epoch: r.Epoch, Clock: clock, Rows: slices.Values(rows),
-		Statements: said, Tombstone: manifest.PredicateTombstone, Finished: finished,
+		Restrictions: old.Restrictions,
+		Statements:   said, Tombstone: manifest.PredicateTombstone, Finished: finished,
+		Names: old.Names, Copies: old.Copies,
 	})
 	if err != nil {
 		return nil, err
@@ -120,6 +122,12 @@ func unknown(old catalogue.Salvaged) []string {
 	}
 	if !old.Whole {
 		out = append(out, "which artifacts had been deleted without a signed tombstone is known only as far as the damaged file could be read: others are listed again")
+	}
+	if !old.WholeRestrictions {
+		out = append(out, "which artifacts were restricted is known only as far as the damaged file could be read: the owner may read what was restricted")
+	}
+	if !old.WholeLifecycle {
+		out = append(out, "names, and copies that were registered, are known only as far as the damaged file could be read: a name may have an older version than it had")
 	}
 	if !old.WholeStatements {
 		out = append(out, "receipts of reads are known only as far as the damaged file could be read")
@@ -349,6 +357,7 @@ func rowFor(m *manifest.Manifest, envelope [32]byte, size int64) (catalogue.Arti
 		}
 		row.ExpiresAt = &at
 	}
+	row.Supersedes, row.Inputs = links(&m.Predicate)
 	return row, nil
 }
 

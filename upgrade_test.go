@@ -20,12 +20,23 @@ func older(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	for _, s := range []string{
-		`DROP TABLE statements`, `DROP TABLE unfinished`, `DROP TABLE sweep`, `DROP TABLE leases`, `DROP TABLE condemned`, `PRAGMA user_version = 1`,
-	} {
-		if _, err := db.Exec(s); err != nil {
+	rows, err := db.Query(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name NOT IN ('meta', 'artifacts')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := `PRAGMA user_version = 1`
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
 			t.Fatal(err)
 		}
+		text = "DROP TABLE " + name + "; " + text
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(text); err != nil {
+		t.Fatal(err)
 	}
 }
 

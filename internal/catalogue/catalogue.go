@@ -41,6 +41,14 @@ type Artifact struct {
 	DeletedAt    *time.Time // nil while the artifact is not deleted
 	DeleteReason string     // empty while the artifact is not deleted
 	Seq          int64      // the order of publication, from 1, with gaps; set by Publish
+
+	// Supersedes and Inputs are what its manifest says of other artifacts. Publish
+	// enters them; no call returns them. By is ignored, and so is At.
+	Supersedes []Supersession
+	Inputs     []string
+	// Superseded says that another artifact takes its place: see
+	// [Lifecycle.Successors]. Only the call Artifact sets it.
+	Superseded bool
 }
 
 // Catalogue lists the artifacts of a store. It is safe for concurrent use, and
@@ -49,6 +57,9 @@ type Artifact struct {
 type Catalogue interface {
 	Book
 	Statements
+	Grants
+	Audit
+	Lifecycle
 	// Publish makes an artifact exist; when it returns nil, the row survives a
 	// crash. Publishing is once per artifact id: the same manifest id again
 	// changes nothing and is not an error, another one is [ErrExists], and an id
@@ -102,6 +113,11 @@ var (
 	ErrInvalid  = errors.New("not a valid request") // a bug of the caller
 	ErrClosed   = errors.New("the catalogue is closed")
 
+	ErrNoPrincipal   = errors.New("no such principal")
+	ErrNoGrant       = errors.New("no such grant")
+	ErrNoRestriction = errors.New("no such restriction")
+	ErrTooMany       = errors.New("too many of them")
+
 	ErrMissing  = errors.New("there is no catalogue")
 	ErrDamaged  = errors.New("the catalogue is damaged")
 	ErrOlder    = errors.New("the catalogue was made by an older leafproof and must be upgraded")
@@ -144,6 +160,8 @@ func (a Artifact) check() error {
 		wrong = "a root is missing"
 	case !validTime(a.CreatedAt) || a.ExpiresAt != nil && !validTime(*a.ExpiresAt):
 		wrong = "a time is not between the years 1 and 9999"
+	default:
+		wrong = a.checkLinks()
 	}
 	if wrong == "" {
 		return nil

@@ -69,7 +69,7 @@ func fill(path string) (err error) {
 	for _, text := range []string{
 		fmt.Sprintf(`PRAGMA application_id = %d`, applicationID),
 		fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion),
-		schema,
+		schema + added(oldestVersion),
 	} {
 		if _, err := tx.ExecContext(ctx, text); err != nil {
 			return err

@@ -23,3 +23,9 @@ func (s *SQLite) SyncOff(ctx context.Context) error {
 	_, err := s.writer.conn.ExecContext(ctx, `PRAGMA synchronous = OFF`)
 	return err
 }
+
+// PathOf is where a catalogue is.
+func PathOf(s *SQLite) string { return s.path }
+
+// AnnounceChange announces a change of the policy that is never made.
+func AnnounceChange(s *SQLite) { s.mark.begin() }

@@ -67,7 +67,7 @@ func (s *SQLite) schemaProblems(ctx context.Context) ([]string, error) {
 	}
 	defer fresh.Close()
 	fresh.SetMaxOpenConns(1) // each connection has a memory of its own
-	if _, err := fresh.ExecContext(ctx, schema); err != nil {
+	if _, err := fresh.ExecContext(ctx, schema+added(oldestVersion)); err != nil {
 		return nil, err
 	}
 	want, err := schemaOf(ctx, fresh)

@@ -2,6 +2,7 @@ package catalogue_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -212,7 +213,27 @@ func tenantsEver(t *testing.T, c catalogue.Catalogue) {
 // older makes the catalogue at path one of version 1.
 func older(t *testing.T, path string) {
 	t.Helper()
-	raw(t, path, `DROP TABLE statements; DROP TABLE unfinished; DROP TABLE sweep; DROP TABLE leases; DROP TABLE condemned; PRAGMA user_version = 1`)
+	raw(t, path, drop(t, path, "meta", "artifacts")+`PRAGMA user_version = 1`)
+}
+
+// drop is a statement that drops all tables but some.
+func drop(t *testing.T, path string, but ...string) (text string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	noErr(t, err)
+	defer db.Close()
+	rows, err := db.Query(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`)
+	noErr(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		noErr(t, rows.Scan(&name))
+		if !slices.Contains(but, name) {
+			text += "DROP TABLE " + name + "; "
+		}
+	}
+	noErr(t, rows.Err())
+	return text
 }
 
 func TestUpgrade(t *testing.T) {
@@ -265,7 +286,7 @@ func TestUpgradeRefuses(t *testing.T) {
 	c, err := catalogue.CreateSQLite(path)
 	noErr(t, err)
 	noErr(t, c.Close())
-	raw(t, path, `PRAGMA user_version = 4`)
+	raw(t, path, `PRAGMA user_version = 5`)
 	if err := catalogue.UpgradeSQLite(path); !errors.Is(err, catalogue.ErrNewer) {
 		t.Errorf("of a newer one: error = %v, want ErrNewer", err)
 	}

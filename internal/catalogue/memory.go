@@ -18,6 +18,12 @@ type Memory struct {
 	closed bool
 	book   book
 	said   said
+
+	allowed allowed
+	audited audited
+	names   map[nameKey][]Name
+	copies  []Copy // copies[i].Seq == i+1
+	links   []Supersession
 }
 
 // NewMemory returns an empty catalogue of a new store.
@@ -60,8 +66,11 @@ func (m *Memory) publish(ctx context.Context, a Artifact, may func() error) erro
 	}
 	a = a.clone()
 	a.DeletedAt, a.DeleteReason, a.Seq = nil, "", int64(len(m.rows)+1)
+	links := a
+	a.Supersedes, a.Inputs, a.Superseded = nil, nil, false
 	m.byID[a.ArtifactID], m.bySeal[a.ManifestID] = len(m.rows), true
 	m.rows = append(m.rows, a)
+	m.link(links)
 	m.tick()
 	return nil
 }
@@ -74,7 +83,9 @@ func (m *Memory) Artifact(ctx context.Context, id string) (Artifact, error) {
 		return Artifact{}, err
 	}
 	if i, ok := m.byID[id]; ok {
-		return m.rows[i].clone(), nil
+		a := m.rows[i].clone()
+		a.Superseded = m.superseded(id)
+		return a, nil
 	}
 	return Artifact{}, notFound("look up", id)
 }
@@ -140,6 +151,8 @@ func (m *Memory) Delete(ctx context.Context, id, reason string, at time.Time) er
 	}
 	if a := &m.rows[i]; a.DeletedAt == nil {
 		a.DeletedAt, a.DeleteReason = new(micro(at)), reason
+		m.allowed.epoch++
+		m.endCopies(id, at)
 		m.tick()
 	}
 	return nil
@@ -149,7 +162,7 @@ func (m *Memory) Delete(ctx context.Context, id, reason string, at time.Time) er
 func (m *Memory) Epoch(ctx context.Context) (int64, error) {
 	err := m.open(ctx)
 	defer m.mu.Unlock()
-	return 0, err
+	return m.allowed.epoch, err
 }
 
 // Now implements [Catalogue].

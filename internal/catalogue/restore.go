@@ -18,10 +18,16 @@ type Salvaged struct {
 	Rows    []Artifact
 	// Statements are in the order of their Seq.
 	Statements []Statement
+	Names      []Name
+	Copies     []Copy
 	// Whole says that all rows of artifacts were read without an error.
 	Whole bool
-	// WholeStatements says that of the statements.
-	WholeStatements bool
+	// Restrictions are all of them, where WholeRestrictions says so. Grants and
+	// principals are not read: what a damaged file allows, nobody knows.
+	Restrictions      []Restriction
+	WholeRestrictions bool
+	// WholeStatements says that of the statements, WholeLifecycle of names and copies.
+	WholeStatements, WholeLifecycle bool
 }
 
 // Salvage reads what can be read of the catalogue at path, from both ends of the
@@ -60,6 +66,8 @@ func salvage(ctx context.Context, db *sql.DB) (out Salvaged, ok bool) {
 		out.Whole = false
 	}
 	out.Statements, out.WholeStatements = salvageStatements(ctx, db)
+	out.Restrictions, out.WholeRestrictions = salvageRestrictions(ctx, db)
+	out.Names, out.Copies, out.WholeLifecycle = salvageLifecycle(ctx, db)
 	return out, err == nil || len(out.Rows) > 0
 }
 
@@ -96,6 +104,10 @@ type Restored struct {
 	Statements []Statement
 	Tombstone  string
 	Finished   map[string]bool
+	Names      []Name
+	Copies     []Copy
+	// Restrictions stand from the beginning. There are no grants.
+	Restrictions []Restriction
 }
 
 // Restore makes a catalogue with these rows at path, where none may stand. It is
@@ -154,6 +166,13 @@ func fillRestored(ctx context.Context, path string, r Restored) (clashes []strin
 		return nil, err
 	}
 	defer insert.Close()
+	links := func(a Artifact) error {
+		return a.linkStatements(func(text string, args ...any) error {
+			_, err := tx.ExecContext(ctx, text, args...)
+			return err
+		})
+	}
+	var linked []Artifact // their inputs may come later
 	for a := range r.Rows {
 		if err := a.check(); err != nil {
 			return nil, err
@@ -171,6 +190,24 @@ func fillRestored(ctx context.Context, path string, r Restored) (clashes []strin
 			return nil, err
 		} else if n == 0 {
 			clashes = append(clashes, a.ArtifactID)
+		} else if len(a.Supersedes)+len(a.Inputs) > 0 {
+			linked = append(linked, a)
+		}
+	}
+	if err := restoreLifecycle(ctx, tx, r.Names, r.Copies); err != nil {
+		return nil, err
+	}
+	for _, a := range linked {
+		if err := links(a); err != nil {
+			return nil, err
+		}
+	}
+	if err := settleCopies(ctx, tx); err != nil {
+		return nil, err
+	}
+	for _, res := range r.Restrictions {
+		if _, err := tx.ExecContext(ctx, insertRestriction+` ON CONFLICT DO NOTHING`, res.values()...); err != nil {
+			return nil, err
 		}
 	}
 	if err := restoreStatements(ctx, tx, r.Statements, r.Finished, r.Tombstone); err != nil {

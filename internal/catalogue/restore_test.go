@@ -97,7 +97,7 @@ func TestSnapshot(t *testing.T) {
 // middle, and Restore makes a sound catalogue of that.
 func TestSalvageAndRestore(t *testing.T) {
 	path, rows := kept(t, 200)
-	if got := catalogue.Salvage(t.Context(), path); !got.Whole || len(got.Rows) != 200 || got.StoreID == "" || got.Epoch != 0 {
+	if got := catalogue.Salvage(t.Context(), path); !got.Whole || len(got.Rows) != 200 || got.StoreID == "" || got.Epoch != 1 {
 		t.Fatalf("of a sound one: %d rows, %+v", len(got.Rows), got.Epoch)
 	}
 	page := leafPage(t, path)

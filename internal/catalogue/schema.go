@@ -15,17 +15,41 @@ const (
 	applicationID = 0x4c506374
 	// schemaVersion is the newest schema that this package knows, in
 	// SQLite's user_version.
-	schemaVersion = 3
+	schemaVersion = 4
 	// The versions that brought a part of the schema.
 	versionBook       = 2
 	versionStatements = 3
+	versionGrants     = 4
 	// oldestVersion is the oldest one that can be read, and upgraded.
 	oldestVersion = 1
 	// pageBytes is the size of an SQLite page.
 	pageBytes = 4096
 )
 
-// schema is what a new catalogue holds. Times are microseconds since 1970 in
+// additions are what the versions of the schema added to the first, oldest first;
+// several may belong to one version.
+var additions = []struct {
+	version int64
+	text    string
+}{
+	{versionBook, bookSchema},
+	{versionStatements, statementSchema},
+	{versionGrants, grantSchema},
+	{versionGrants, auditSchema},
+	{versionLifecycle, namesSchema + copiesSchema + linksSchema},
+}
+
+// added is what versions after have brought.
+func added(after int64) (text string) {
+	for _, a := range additions {
+		if a.version > after {
+			text += a.text
+		}
+	}
+	return text
+}
+
+// schema is the first version; a new catalogue holds the additions too. Times are microseconds since 1970 in
 // UTC. A row of artifacts is never removed: seq and artifact_id are used once.
 const schema = `
 CREATE TABLE meta (
@@ -56,7 +80,7 @@ CREATE TABLE artifacts (
 ) STRICT;
 
 CREATE INDEX artifacts_of_tenant ON artifacts (tenant, seq) WHERE state = 'committed';
-` + bookSchema + statementSchema
+`
 
 // newStoreID returns an id of 130 random bits that fits where the names of
 // tenants and principals do.

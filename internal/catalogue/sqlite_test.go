@@ -84,7 +84,7 @@ func TestOpenRefuses(t *testing.T) {
 		"cut by a page":          {good[:len(good)-4096], catalogue.ErrDamaged, "malformed"},
 		"cut by a byte":          {good[:len(good)-1], catalogue.ErrDamaged, "whole pages"},
 		"another program's":      {foreignBytes, catalogue.ErrDamaged, "another program"},
-		"a newer schema":         {patch(60, 0, 0, 0, 4), catalogue.ErrNewer, "version 4"},
+		"a newer schema":         {patch(60, 0, 0, 0, 5), catalogue.ErrNewer, "version 5"},
 		"an older schema":        {patch(60, 0, 0, 0, 1), catalogue.ErrOlder, "version 1"},
 		"a schema of version 0":  {patch(60, 0, 0, 0, 0), catalogue.ErrDamaged, "version 0"},
 		"no schema table":        {append(bytes.Clone(good[:100]), append(make([]byte, 4096-100), good[4096:]...)...), catalogue.ErrDamaged, ""},
@@ -156,9 +156,21 @@ func TestInnerDamage(t *testing.T) {
 			}
 		}
 	}
-	if most := len(good) / 4096; damaged < most {
-		t.Errorf("of %d pages, two ways, damage was found %d times", most, damaged)
+	// Nobody reads the pages of the other tables and indexes: each has one.
+	if most := len(good)/4096 - otherTables(t, good); damaged < most {
+		t.Errorf("of %d pages that are read, two ways, damage was found %d times", most, damaged)
 	}
+}
+
+// otherTables counts the tables and indexes that are not of artifacts.
+func otherTables(t *testing.T, data []byte) (n int) {
+	path := filepath.Join(t.TempDir(), "catalogue")
+	noErr(t, os.WriteFile(path, data, 0o600))
+	db, err := sql.Open("sqlite", path)
+	noErr(t, err)
+	defer db.Close()
+	noErr(t, db.QueryRow(`SELECT count(*) FROM sqlite_schema WHERE tbl_name NOT IN ('artifacts', 'meta')`).Scan(&n))
+	return n
 }
 
 // readAll reads every row by id and in a list, and fails the test for a wrong

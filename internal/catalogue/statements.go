@@ -202,6 +202,8 @@ func (m *Memory) DeleteBy(ctx context.Context, lease, reason string, at time.Tim
 	}
 	a := &m.rows[i]
 	a.DeletedAt, a.DeleteReason = new(micro(at)), reason
+	m.allowed.epoch++
+	m.endCopies(a.ArtifactID, at)
 	m.said.unfinished = append(m.said.unfinished, Unfinished{Artifact: a.clone(), StatementID: st.StatementID, MapRoot: mapRoot, MapSize: mapSize})
 	slices.SortFunc(m.said.unfinished, func(a, b Unfinished) int { return cmp.Compare(a.Artifact.Seq, b.Artifact.Seq) })
 	return nil

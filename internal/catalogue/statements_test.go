@@ -261,7 +261,7 @@ func TestUpgradeStatements(t *testing.T) {
 	publish(t, c, a)
 	noErr(t, c.Enter(t.Context(), "w"))
 	noErr(t, c.Close())
-	raw(t, path, `DROP TABLE statements; DROP TABLE unfinished; PRAGMA user_version = 2`)
+	raw(t, path, drop(t, path, "meta", "artifacts", "sweep", "leases", "condemned")+`PRAGMA user_version = 2`)
 	ro, err := catalogue.OpenAsItStands(path)
 	noErr(t, err)
 	if list := statements(t, ro, a.ArtifactID); list != nil || unfinished(t, ro) != "" {

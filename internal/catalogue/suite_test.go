@@ -56,6 +56,15 @@ func TestCatalogue(t *testing.T) {
 			{"Finish/ends what is unfinished", finishes},
 			{"Before/is the latest with the cursor", before},
 			{"Objects/are those of the tenant", objectsOf},
+			{"Names/have versions", namesVersions},
+			{"Names/are compared and swapped", namesCompareAndSwap},
+			{"Successors/are known at once", successors},
+			{"Copies/hear of the end", copiesWait},
+			{"Copies/are marked by who controls them", copiesMarked},
+			{"Grants/each change counts once", changesCount},
+			{"Grants/come back, and end with what they rest on", rightsCascade},
+			{"Grants/a token finds its principal", tokensFind},
+			{"Audit/has records and segments", auditSegments},
 			{"Close/ends everything", closeEnds},
 		} {
 			t.Run(engine+"/"+test.name, func(t *testing.T) {

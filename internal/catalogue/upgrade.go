@@ -47,12 +47,8 @@ func upgrade(ctx context.Context, path string, db *sql.DB) error {
 	if version == schemaVersion {
 		return nil
 	}
-	parts := statementSchema
-	if version < versionBook {
-		parts = bookSchema + statementSchema
-	}
 	for _, text := range []string{
-		parts,
+		added(version),
 		fmt.Sprintf(`PRAGMA user_version = %d`, schemaVersion),
 		`COMMIT`,
 	} {

@@ -50,6 +50,8 @@ type writer struct {
 	conn   *sql.Conn
 	stmts  map[string]*sql.Stmt
 	soft   bool  // the connection does not sync its commits
+	mark   *mark // see there; nil where there is none
+	raised bool  // the transaction raises the policy epoch
 	failed error // a write that failed for good
 	closed bool
 }
@@ -178,6 +180,7 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 		return err
 	}
 	clock := int64(0)
+	w.raised = false
 	for _, j := range batch {
 		clock = max(clock, j.now)
 		j.err = j.do(ctx, w)
@@ -188,7 +191,24 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 	if err := w.exec(ctx, `UPDATE meta SET clock = max(clock, ?) WHERE one = 1`, clock); err != nil {
 		return err
 	}
+	if !w.raised {
+		return w.exec(ctx, `COMMIT`)
+	}
+	if w.mark == nil {
+		w.mark, _ = openMark(w.path) // another process may have been able to
+	}
+	n := w.mark.begin()
+	defer w.mark.end(n)
 	return w.exec(ctx, `COMMIT`)
+}
+
+// raise raises the policy epoch and returns it.
+func (w *writer) raise(ctx context.Context) (int64, error) {
+	w.raised = true
+	if err := w.exec(ctx, `UPDATE meta SET policy_epoch = policy_epoch + 1 WHERE one = 1`); err != nil {
+		return 0, err
+	}
+	return w.number(ctx, `SELECT policy_epoch FROM meta WHERE one = 1`)
 }
 
 // sync says whether commits are synced.
@@ -234,7 +254,11 @@ func (w *writer) insert(ctx context.Context, a Artifact) error {
 	if err != nil {
 		return err
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 1 {
+	n, err := res.RowsAffected()
+	if err == nil && n == 1 {
+		err = a.linkStatements(func(text string, args ...any) error { return w.exec(ctx, text, args...) })
+	}
+	if err != nil || n == 1 {
 		return err
 	}
 	old, err := w.row(ctx, a.ArtifactID)
@@ -258,7 +282,14 @@ func (w *writer) remove(ctx context.Context, id, reason string, at time.Time) er
 	if err != nil {
 		return err
 	}
-	if n, err := res.RowsAffected(); err != nil || n == 1 {
+	n, err := res.RowsAffected()
+	if err == nil && n == 1 {
+		err = w.endCopies(ctx, id, at)
+	}
+	if err == nil && n == 1 {
+		_, err = w.raise(ctx)
+	}
+	if err != nil || n == 1 {
 		return err
 	}
 	if _, err := w.row(ctx, id); !errors.Is(err, sql.ErrNoRows) {
@@ -368,5 +399,5 @@ func (w *writer) close() error {
 	w.turn <- struct{}{}
 	defer func() { <-w.turn }()
 	w.closed = true
-	return w.disconnect()
+	return errors.Join(w.disconnect(), w.mark.close())
 }
