@@ -39,8 +39,8 @@ type scenario struct {
 	needs crashfs.Sabotage
 	// leased gives the store a book, and roots: what is held is published.
 	leased bool
-	// sample is of how many operations one is looked at, unless
-	// LEAFPROOF_EVERY_OPERATION is set; 0 is 1.
+	// sample is of how many operations one is looked at, from a random one on,
+	// unless LEAFPROOF_EVERY_OPERATION is set; 0 is 1.
 	sample int
 }
 
@@ -74,10 +74,10 @@ var scenarios = []scenario{
 	{name: "batch", needs: both, run: func(w *writer) error {
 		return w.batch(10, 16384, 300, 20_000, 3000, 16000, 16001, 16002, 16003, 4, 5)
 	}},
-	{name: "grouped", needs: both, run: func(w *writer) error {
+	{name: "grouped", needs: both, sample: 3, run: func(w *writer) error {
 		return w.batchAs(cas.Grouped, 10, 20_000, 300, 20_001, 16385, 20_000, 40_000)
 	}},
-	{name: "cached", run: func(w *writer) error {
+	{name: "cached", sample: 3, run: func(w *writer) error {
 		// Each is there whole or not at all, and none was promised.
 		err := errors.Join(w.cache(1000), w.cache(20_000), w.cache(100_000), w.cache(20_000))
 		return errors.Join(err, w.put(20_001, cas.Auto), w.cache(20_001))
@@ -120,7 +120,7 @@ var scenarios = []scenario{
 	{name: "chunked", needs: both, run: func(w *writer) error {
 		return errors.Join(w.put(150_000, cas.Chunked), w.put(40_000, cas.ChunkedRecords), w.put(150_000, cas.Chunked))
 	}},
-	{name: "chunked, streamed", needs: both, run: func(w *writer) error {
+	{name: "chunked, streamed", needs: both, sample: 3, run: func(w *writer) error {
 		cas.Stream(w.s, 30_000, 70_000)
 		return errors.Join(w.put(150_000, cas.ChunkedRecords), w.put(40_000, cas.ChunkedRecords), w.put(150_000, cas.ChunkedRecords))
 	}},
@@ -143,10 +143,10 @@ var scenarios = []scenario{
 				w.s.Compact(context.Background(), tenant))
 		},
 	},
-	{name: "upload", needs: both, sample: 4, run: func(w *writer) error {
+	{name: "upload", needs: both, sample: 6, run: func(w *writer) error {
 		return errors.Join(w.upload(60_000, cas.Whole), w.upload(500, cas.Auto), w.upload(60_000, cas.Auto))
 	}},
-	{name: "sweep", leased: true, sample: 2, needs: both, before: beforeSweep, run: func(w *writer) error {
+	{name: "sweep", leased: true, sample: 3, needs: both, before: beforeSweep, run: func(w *writer) error {
 		return errors.Join(w.sweep(), w.publish(20_001), w.publish(2000, 2001), w.sweep())
 	}},
 	{name: "two processes", needs: both, run: func(w *writer) error {
@@ -629,6 +629,7 @@ func TestCrash(t *testing.T) {
 			t.Run(sc.name, func(t *testing.T) {
 				t.Parallel()
 				r := &rig{scenario: sc, seeds: seeds, every: int64(sc.sampled()), recovers: true}
+				r.moments.Store(rand.Int64N(r.every))
 				r.run(t, crashfs.Sabotage{})
 				for _, p := range r.problems {
 					t.Error(p)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -128,7 +129,7 @@ func TestFaults(t *testing.T) {
 				}
 				for name, fault := range faults {
 					for _, fault.Forever = range []bool{false, true} {
-						for fault.N = 1 + len(name)%step; ; fault.N += step {
+						for fault.N = 1 + rand.IntN(step); ; fault.N += step {
 							problems, struck := faulty(t, sc, fault)
 							runs++
 							for _, p := range problems {
