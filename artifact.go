@@ -34,6 +34,7 @@ type artifact struct {
 	signed  signedManifest
 	m       *manifest.Manifest
 	request gate.Request
+	later   []selector.Successor // what takes its place
 }
 
 // find returns the artifact that who may take action on. Whatever it finds out is
@@ -54,6 +55,9 @@ func (s *Store) find(ctx context.Context, who Caller, id string, action gate.Act
 		return nil, a.tell(ctx, err)
 	}
 	if a.signed, a.m, err = s.load(ctx, row); err != nil {
+		return nil, a.tell(ctx, err)
+	}
+	if a.later, err = a.successors(ctx); err != nil {
 		return nil, a.tell(ctx, err)
 	}
 	if a.m.ArtifactID != id { // a damaged index of the catalogue leads to another row
@@ -173,6 +177,12 @@ type Stat struct {
 	Ref        manifest.ArtifactRef
 	Manifest   *manifest.Manifest
 	ManifestID string
+	// SupersededBy are the artifacts that take its place, the latest first, as far as
+	// the caller may know of them.
+	SupersededBy []selector.Successor
+	// InputsDeleted are the artifacts that it was made from and that were deleted
+	// since.
+	InputsDeleted []string
 }
 
 // Resolve returns what is known of an artifact.
@@ -184,7 +194,13 @@ func (s *Store) Resolve(ctx context.Context, who Caller, id string) (*Stat, erro
 	if _, err := a.permit(ctx); err != nil {
 		return nil, err
 	}
-	return &Stat{Ref: a.m.Predicate.ArtifactRef, Manifest: a.m, ManifestID: a.m.ManifestID}, nil
+	gone, err := a.inputsDeleted(ctx)
+	if err != nil {
+		return nil, wireError(id, err)
+	}
+	return &Stat{
+		Ref: a.m.Predicate.ArtifactRef, Manifest: a.m, ManifestID: a.m.ManifestID, SupersededBy: a.later, InputsDeleted: gone,
+	}, nil
 }
 
 // ResolveRef is [Store.Resolve] for a reference that somebody presents: if any of

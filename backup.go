@@ -186,7 +186,7 @@ func beginBackup(dir, to string, f format) (_ *flock.Lock, err error) {
 	if err != nil || text != nil {
 		return lock, err
 	}
-	text, err = json.Marshal(format{backupName, f.StoreID, FormatVersion})
+	text, err = json.Marshal(format{Format: backupName, StoreID: f.StoreID, Version: FormatVersion})
 	if err == nil {
 		err = replaceFile(to, backupFile, append(text, '\n'))
 	}

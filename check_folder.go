@@ -95,14 +95,14 @@ func (c *checker) format(f format, formatErr error) error {
 	if !c.repair {
 		return nil
 	}
-	text, err := json.Marshal(format{formatName, id, FormatVersion})
+	text, err := json.Marshal(format{Format: formatName, StoreID: id, Version: FormatVersion})
 	if err != nil {
 		return err
 	}
 	if err := replaceFile(c.dir, formatFile, append(text, '\n')); err != nil {
 		return err
 	}
-	c.repaired(formatFile, "written anew")
+	c.repaired(formatFile, "written anew; standard times of expiry, where there were any, are gone")
 	return nil
 }
 

@@ -135,6 +135,7 @@ func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) er
 		return err
 	}
 	row := a.row
+	row.Supersedes, row.Inputs = links(&a.m.Predicate)
 	if envelope.Root != row.EnvelopeRoot {
 		return fmt.Errorf("%w: it is not canonical", errManifest)
 	}

@@ -65,6 +65,9 @@ type format struct {
 	Format  string `json:"format"`
 	StoreID string `json:"store_id"`
 	Version int64  `json:"version"`
+	// Retention has for tenants ("*" is all others) after how many seconds an artifact
+	// expires of which nothing is said.
+	Retention map[string]int64 `json:"retention_seconds,omitempty"`
 }
 
 const formatName = "leafproof store"
@@ -72,7 +75,14 @@ const formatName = "leafproof store"
 // Init makes a store in dir, which must not exist or be empty: its keys, its
 // catalogue and a trust policy that lets its own key sign manifests. The file
 // leafproof.json is written last, so a folder without it holds no store.
-func Init(ctx context.Context, dir string) error {
+func Init(ctx context.Context, dir string, opts ...InitOption) error {
+	f := format{Format: formatName, Version: FormatVersion}
+	for _, o := range opts {
+		o(&f)
+	}
+	if err := f.checkRetention(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -103,7 +113,8 @@ func Init(ctx context.Context, dir string) error {
 	if err := initKeys(root, id); err != nil {
 		return err
 	}
-	text, err := json.Marshal(format{formatName, id, FormatVersion})
+	f.StoreID = id
+	text, err := json.Marshal(f)
 	if err != nil {
 		return err
 	}
@@ -210,7 +221,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 		return nil, err
 	}
 	opened(cat.Close)
-	c.catalogue, c.dir, c.backend = cat, dir, backend
+	c.catalogue, c.dir, c.backend, c.retention = cat, dir, backend, f.Retention
 	c.book = newLeaseBook(cat, dir)
 	c.objects = cas.New(backend, cas.Options{Leases: c.book})
 	opened(c.objects.Close)
@@ -341,6 +352,9 @@ func readFormat(dir string) (format, error) {
 	}
 	if f.Version < 1 {
 		return f, fmt.Errorf("%s: %d is no format version", name, f.Version)
+	}
+	if err := f.checkRetention(); err != nil {
+		return f, fmt.Errorf("%s: %w", name, err)
 	}
 	return f, nil
 }

@@ -40,6 +40,7 @@ const (
 	CodeNotRecords           Code = "not_records"
 	CodeTooLarge             Code = "too_large"
 	CodeStoreFull            Code = "store_full"
+	CodeNameConflict         Code = "name_conflict"
 	CodeInternal             Code = "internal"
 )
 
@@ -102,6 +103,7 @@ var wireTable = []struct {
 	{selector.ErrRange, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrLayout, CodeSelectorInvalid, FixCall, false},
 	{catalogue.ErrInvalid, CodeSelectorInvalid, FixCall, false},
+	{catalogue.ErrConflict, CodeNameConflict, FixCall, true},
 	{cas.ErrClosed, CodeSelectorInvalid, FixCall, false},
 	{cas.ErrPlacement, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrPointer, CodeSelectorInvalid, FixCall, false},

@@ -51,6 +51,9 @@ type Facts struct {
 	// it was published, by the store's clock. At most one is given.
 	ExpiresAt time.Time
 	ExpiresIn time.Duration
+	// NeverExpires lets it stand for ever also where the store has a standard time for
+	// those of which nothing is said: see [WithRetention].
+	NeverExpires bool
 
 	// Lineage is capture, transform or import; "" is transform where Transform is
 	// set, else capture. Inputs must exist, be of the same tenant, and be such that
@@ -67,6 +70,9 @@ type Facts struct {
 
 	// IssuerID says in words who issues the manifest. It decides nothing.
 	IssuerID string
+
+	// within, where not nil, is when it expires at the latest.
+	within *time.Time
 }
 
 // Producer is the tool call that made an artifact's bytes.
@@ -170,7 +176,7 @@ func (f Facts) Check(o PutOptions) error {
 	if o.Tenant == "" {
 		o.Tenant = DefaultTenant
 	}
-	if err := f.settle(time.Unix(0, 0)); err != nil {
+	if err := f.settle(time.Unix(0, 0), 0); err != nil {
 		return err
 	}
 	p, err := f.predicate(o.Tenant)
@@ -198,9 +204,17 @@ func predicateError(err error) error {
 	return wireError("", err)
 }
 
-// settle decides when an artifact that is published now expires.
-func (f *Facts) settle(now time.Time) error {
+// settle decides when an artifact that is published now expires. One of which
+// nothing is said does so after the store's standard time, where that is not 0.
+func (f *Facts) settle(now time.Time, standard time.Duration) error {
 	const at = "/artifact_ref/expires_at"
+	given := f.ExpiresIn != 0 || !f.ExpiresAt.IsZero()
+	switch {
+	case given && f.NeverExpires:
+		return fail(CodeSelectorInvalid, FixCall, at, "%s: it expires, and never does", at)
+	case !given && !f.NeverExpires && standard > 0:
+		f.ExpiresIn = standard
+	}
 	if f.ExpiresIn != 0 {
 		switch {
 		case !f.ExpiresAt.IsZero():
@@ -211,6 +225,12 @@ func (f *Facts) settle(now time.Time) error {
 		f.ExpiresAt, f.ExpiresIn = now.Add(f.ExpiresIn), 0
 	}
 	f.ExpiresAt = f.ExpiresAt.Truncate(time.Microsecond) // as the catalogue keeps it
+	if f.within != nil && (f.ExpiresAt.IsZero() || f.ExpiresAt.After(*f.within)) {
+		if given {
+			return fail(CodeSelectorInvalid, FixCall, at, "%s: it would outlive what it was made from, which expires at %s", at, manifest.FormatTime(*f.within))
+		}
+		f.ExpiresAt = *f.within
+	}
 	return nil
 }
 

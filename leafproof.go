@@ -124,6 +124,7 @@ type config struct {
 	agent     *keys.Agent              // nil: there is none
 	cursorKey [32]byte                 // authenticates cursors
 	authority Authority
+	retention map[string]int64 // see format
 }
 
 // A Store puts, publishes, reads, queries and proves artifacts. It is safe for

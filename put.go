@@ -95,6 +95,7 @@ type Draft struct {
 	sha256 string    // in hex; "" where it was not asked for
 
 	schema *manifest.SchemaCheck // once published: nil where none was made
+	unsaid error                 // once published: what could not be signed about older artifacts
 	held   []Held
 }
 
@@ -323,7 +324,7 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 	if err != nil {
 		return none, wireError("trust.policy", err)
 	}
-	if err := f.settle(now); err != nil {
+	if err := f.settle(now, s.standard(d.tenant)); err != nil {
 		return none, err
 	}
 	predicate, err := s.predicate(ctx, d, f, by.key, now)
@@ -352,11 +353,17 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 	if !f.ExpiresAt.IsZero() {
 		row.ExpiresAt = &f.ExpiresAt
 	}
+	row.Supersedes, row.Inputs = links(&m.Predicate)
 	if err := s.publish(ctx, d.batch, row); err != nil {
 		return none, wireError(m.ArtifactID, err)
 	}
+	d.unsaid = s.stateSuperseded(context.WithoutCancel(ctx), m, now)
 	return ref, nil
 }
+
+// Unsaid is, of a published draft, why no signed statement says of the artifacts
+// that it supersedes what its own manifest says of them; nil where all is said.
+func (d *Draft) Unsaid() error { return d.unsaid }
 
 // publish commits the row of an artifact whose parts are in a batch. A sweep that
 // has not heard from this process may have taken them: then it refuses.

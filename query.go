@@ -366,6 +366,7 @@ func (a *artifact) answer() *selector.Answer {
 		ArtifactID: a.row.ArtifactID, ManifestID: a.m.ManifestID,
 		SourceVersion: selector.SourceVersion(ref.SourceVersion),
 		Order:         selector.OrderDocument, Completeness: capture, Assurance: selector.AssuranceAttested,
+		SupersededBy: a.later,
 	}
 	if a.m.Predicate.Records != nil {
 		out.RecordsTotal = a.m.Predicate.Records.Count

@@ -3,6 +3,7 @@ package leafproof
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 
@@ -300,6 +301,9 @@ func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, 
 	if err != nil {
 		return none, wireError(id, err)
 	}
+	if err := a.exported(ctx, "a bundle of "+b.Claim().String()); err != nil {
+		return none, wireError(id, err)
+	}
 	if _, err := b.WriteTo(gated); err != nil {
 		return none, wireError(id, err)
 	}
@@ -375,6 +379,9 @@ func (s *Store) Slice(ctx context.Context, who Caller, id string, r merkle.Range
 	}
 	gated, err := gate.NewWriter(ctx, w, permit, a.request)
 	if err != nil {
+		return merkle.Root{}, wireError(id, err)
+	}
+	if err := a.exported(ctx, fmt.Sprintf("a slice of bytes %d:%d", r.Start, r.End)); err != nil {
 		return merkle.Root{}, wireError(id, err)
 	}
 	if bao {

@@ -170,6 +170,9 @@ func (r *recorder) sign(ctx context.Context, permit gate.Permit, answer *selecto
 	if err := s.catalogue.State(ctx, "", row); err != nil {
 		return err
 	}
+	if _, err := r.a.enterCopy(ctx, CopyExcerpt, "the answer of "+st.ID, string(r.a.request.Principal), "", true); err != nil {
+		return err
+	}
 	*r.into = *st
 	return nil
 }

@@ -58,6 +58,14 @@ type Capture struct {
 	Redactions []Redaction    `json:"redactions"`
 }
 
+// Successor is an artifact that takes the place of the one that was asked for. It
+// is an advisory: the answer is about the one that was asked for.
+type Successor struct {
+	ArtifactID string `json:"artifact_id"`
+	Kind       string `json:"kind"` // reacquire, correct, redact or transform
+	At         string `json:"at"`   // when it was published
+}
+
 // Examined says how much of the artifact was looked at.
 type Examined struct {
 	Records int64      `json:"records"`
@@ -89,6 +97,7 @@ type Answer struct {
 	Assurance        string          `json:"assurance"`
 	Cursor           string          `json:"cursor,omitempty"`
 	Conclusion       string          `json:"conclusion"`
+	SupersededBy     []Successor     `json:"superseded_by,omitempty"` // the latest first, as far as the reader may know
 	Query            *Query          `json:"-"` // for Conclude: what was asked; nil for a read by position
 }
 
