@@ -57,7 +57,9 @@ func TestSpansConcatenate(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	pieces := []string{`{"a":1}`, "\n", "\r\n", "\n\n", " ", "\t", `"x"`, "1", ",", `"a""b"`, "\"q\r\nr\"", "é", "\r", "[1,2]", "true", "\xff", `"`, "{"}
 	layouts := []selector.Layout{
-		{Format: "ndjson"}, {Format: "text"}, {Format: "concat"},
+		{Format: "ndjson"},
+		{Format: "text"},
+		{Format: "concat"},
 		{Format: "csv", Dialect: selector.Dialect{Delimiter: ",", Quote: `"`}},
 		{Format: "csv", Dialect: selector.Dialect{Delimiter: ",", Quote: `"`, Header: true}},
 		{Format: "csv", Dialect: selector.Dialect{Delimiter: "\t"}},

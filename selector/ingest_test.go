@@ -109,8 +109,11 @@ func TestIngest(t *testing.T) {
 		src := []byte(b.String())
 		document := []byte("[" + strings.Join(strings.Fields(strings.ReplaceAll(b.String(), "\xef\xbb\xbf", "")), ",") + "]")
 		for _, l := range []Layout{
-			{Format: FormatNDJSON}, {Format: FormatText}, {Format: FormatCSV, Dialect: Dialect{Delimiter: ",", Quote: `"`}},
-			{Format: FormatCSV, Dialect: Dialect{Delimiter: "\t", Quote: `"`, Header: true}}, {Format: FormatJSON},
+			{Format: FormatNDJSON},
+			{Format: FormatText},
+			{Format: FormatCSV, Dialect: Dialect{Delimiter: ",", Quote: `"`}},
+			{Format: FormatCSV, Dialect: Dialect{Delimiter: "\t", Quote: `"`, Header: true}},
+			{Format: FormatJSON},
 		} {
 			p := src
 			if l.Format == FormatJSON {

@@ -65,7 +65,8 @@ func TestPages(t *testing.T) {
 		by   []func(a, b pageRow) int
 		sev  bool
 	}{
-		{}, {},
+		{},
+		{},
 		{[]string{"/sev"}, []func(a, b pageRow) int{bySev}, true},
 		{[]string{"/sev:desc"}, []func(a, b pageRow) int{down(bySev)}, true},
 		{[]string{"/name:desc", "/sev"}, []func(a, b pageRow) int{down(byName), bySev}, true},

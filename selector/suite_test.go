@@ -1,10 +1,13 @@
 package selector
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"leafproof/merkle"
 )
 
 // The files of the public parsing suite that RFC 8259 leaves to the
@@ -81,6 +84,53 @@ func TestImplementationDefined(t *testing.T) {
 		}
 		if c.record(p) && got.undecidable() {
 			t.Errorf("%s is clean, but %+v", filepath.Base(name), got)
+		}
+	}
+}
+
+// Hostile records take time in proportion to their length: at these sizes
+// anything else would not come to an end.
+func TestHostileRecords(t *testing.T) {
+	const n = 1 << 19
+	var keys strings.Builder
+	for range n / 8 {
+		keys.WriteString(`"kkkk":0,`)
+	}
+	for name, record := range map[string]string{
+		"brackets":    strings.Repeat("[", n),
+		"braces":      strings.Repeat(`{"a":`, n/5),
+		"backslashes": `"` + strings.Repeat(`\`, n),
+		"escapes":     `"` + strings.Repeat(`\\`, n/2-8) + `"`,
+		"quotes":      strings.Repeat(`"`, n),
+		"equal keys":  "{" + keys.String() + `"z":0}`,
+		"digits":      strings.Repeat("9", n),
+		"commas":      strings.Repeat(",", n),
+		"blanks":      strings.Repeat(" ", n) + "1",
+	} {
+		for _, l := range []Layout{{Format: FormatNDJSON}, {Format: FormatConcat}, {Format: FormatText}, {Format: FormatJSON}, {Format: FormatCSV, Dialect: Dialect{Delimiter: ",", Quote: `"`}}} {
+			src := "1\n" + record + "\n2\n"
+			if l.Format == FormatJSON {
+				src = "[1," + record + ",2]"
+			}
+			var out sink
+			info, stats, full, err := BuildMap(t.Context(), strings.NewReader(src), int64(len(src)), merkle.Root{}, l, &out)
+			if err != nil {
+				continue // it has no such records, and that was found out in time
+			}
+			m, err := OpenMap(bytes.NewReader(out.b), info.Size, merkle.Root{}, int64(len(src)), full)
+			if err != nil {
+				t.Fatal(err)
+			}
+			task := Task{Source: strings.NewReader(src), Map: m, Layout: full, Trust: stats.Trust()}
+			if full.isJSON() {
+				if task.Where, err = ParseWhere(`@.kkkk == 0 || @.z.a == "x"`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			scan, err := task.Run(t.Context(), nil)
+			if err != nil || scan.Stop != StopComplete || full.isJSON() && scan.Position.Undecidable == 0 && (name == "brackets" || name == "braces" || name == "equal keys") {
+				t.Errorf("%s as %s: %+v, %v", name, l.Format, scan, err)
+			}
 		}
 	}
 }
