@@ -39,6 +39,7 @@ func (r *runner) ordered(ctx context.Context, t Task) error {
 	}
 	r.scan.Counted = true
 	r.scan.Position.Record = from.Record
+	var buf []byte
 	err = s.each(func(e *sortEntry) error {
 		if err := ctx.Err(); err != nil {
 			r.scan.More = MoreYes
@@ -47,7 +48,10 @@ func (r *runner) ordered(ctx context.Context, t Task) error {
 		if !r.fits(e.span) {
 			return errStopped
 		}
-		row, err := t.row(e.rec, e.span)
+		row, err := t.row(e.rec, e.span, buf)
+		if cap(row.Bytes) <= lendMax {
+			buf = row.Bytes
+		}
 		if err == nil && chosen != nil {
 			row.Selected, _ = chosen.of(row.Bytes, e.span.Start, true) // it was told before
 		}
@@ -112,7 +116,7 @@ func (t Task) entry(ctx context.Context, rec int64) (*sortEntry, error) {
 
 // wholeKey reads the whole key of a record that had one.
 func (t Task) wholeKey(rec int64, span Span) ([]byte, error) {
-	row, err := t.row(rec, span)
+	row, err := t.row(rec, span, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +132,15 @@ func (t Task) wholeKey(rec int64, span Span) ([]byte, error) {
 }
 
 // row reads one row.
-func (t Task) row(rec int64, span Span) (Row, error) {
+// The bytes are read to buf where it has room.
+func (t Task) row(rec int64, span Span, buf []byte) (Row, error) {
 	if span.Len() > DefaultLimits.Record {
 		return Row{}, fail("query", span.Start, ErrRange, "a record of %d bytes is too long to return", span.Len())
 	}
-	p := make([]byte, span.Len())
+	if int64(cap(buf)) < span.Len() {
+		buf = make([]byte, span.Len())
+	}
+	p := buf[:span.Len()]
 	if err := readFull(t.Source, p, span.Start); err != nil {
 		return Row{}, err
 	}
