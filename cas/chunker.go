@@ -2,6 +2,7 @@ package cas
 
 import (
 	"encoding/binary"
+	"sync"
 
 	"leafproof/merkle"
 )
@@ -62,13 +63,17 @@ func gearMask(n int) uint64 { return (1<<n - 1) << (63 - n) }
 // first 8 bytes, little-endian, of BLAKE3-derive-key(gearContext, byte i).
 const gearContext = "leafproof 2026 cas gear table v1"
 
-var gear = func() (t [256]uint64) {
-	for i := range t {
-		key := merkle.DeriveKey(gearContext, []byte{byte(i)})
-		t[i] = binary.LittleEndian.Uint64(key[:])
-	}
-	return t
-}()
+// It takes most of a millisecond to make, which a program that cuts nothing
+// should not spend: who reads it calls makeGear first.
+var (
+	gear     [256]uint64
+	makeGear = sync.OnceFunc(func() {
+		for i := range gear {
+			key := merkle.DeriveKey(gearContext, []byte{byte(i)})
+			gear[i] = binary.LittleEndian.Uint64(key[:])
+		}
+	})
+)
 
 // candidate is a place in a block where a chunk may end: twice the number of
 // bytes before it, plus 1 if it is strict.
@@ -82,6 +87,7 @@ func (c candidate) strict() bool { return c&1 != 0 }
 // unless the blob begins there. late is room for its own use, empty and for reuse
 // as it is returned.
 func (c *chunker) scan(data []byte, from int, out, late []candidate) (all, room []candidate) {
+	makeGear()
 	// One hash waits for itself two cycles a byte. Two that do not wait for each
 	// other take the same time; more do not fit into the registers.
 	half := (len(data) - from) / 2

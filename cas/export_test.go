@@ -76,7 +76,10 @@ func (c *chunker) Bounds() (least, normal, most int, loose, strict uint64) {
 }
 
 // GearTable is the gear table.
-func GearTable() [256]uint64 { return gear }
+func GearTable() [256]uint64 {
+	makeGear()
+	return gear
+}
 
 // SealRun returns a pack of one compressed run that states these lengths.
 func SealRun(root merkle.Root, length, raw uint32, stored []byte) (merkle.Root, []byte) {
