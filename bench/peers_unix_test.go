@@ -247,7 +247,8 @@ func peerFiles(t *testing.T, dir string) []peerFile {
 	rows := *peerRows
 	burst := max(1, rows/100/100)
 	list := []peerFile{
-		{name: "random", kind: "random", job: "1 incompressible", read: true}, {name: "events", kind: "events", job: "2 events", read: true},
+		{name: "random", kind: "random", job: "1 incompressible", read: true},
+		{name: "events", kind: "events", job: "2 events", read: true},
 		{name: "scattered", kind: "events", job: "3 events, 1% edited, scattered"},
 		{name: "bursts", kind: "events", job: "4 events, 1% edited, in 100 bursts"},
 	}
