@@ -1,0 +1,441 @@
+package leafproof_test
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"leafproof"
+	"leafproof/manifest"
+	"leafproof/merkle"
+)
+
+// reader lets the owner do everything and reader nothing but stat and read.
+type reader struct{ deny string }
+
+func (r reader) Decide(_ context.Context, q leafproof.Request) (leafproof.Decision, error) {
+	switch {
+	case q.Principal == leafproof.Owner.Principal:
+		return leafproof.Decision{Allow: true}, nil
+	case q.Principal != "reader" || q.Artifact == r.deny:
+		return leafproof.Decision{}, nil
+	}
+	return leafproof.Decision{Allow: q.Action == leafproof.ActionStat || q.Action == leafproof.ActionRead}, nil
+}
+
+var asReader = leafproof.Caller{Principal: "reader"}
+
+func superseding(id, kind string) leafproof.Facts {
+	return leafproof.Facts{Caller: leafproof.Owner, Supersedes: []manifest.Supersede{{ArtifactID: id, Kind: kind}}}
+}
+
+// An older artifact says what takes its place, in what is told of it and in every
+// answer, and stays what it is. A signed statement says the same.
+func TestSupersededIsAnAdvisory(t *testing.T) {
+	s, dir := newStore(t)
+	old := put(t, s, []byte(`{"a":1}`+"\n"), leafproof.PutOptions{Records: "ndjson"}, leafproof.Facts{})
+	if st, err := s.Resolve(t.Context(), leafproof.Owner, old); err != nil || st.SupersededBy != nil {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	second := put(t, s, []byte(`{"a":2}`+"\n"), leafproof.PutOptions{Records: "ndjson"}, superseding(old, "correct"))
+	third := put(t, s, []byte(`{"a":3}`+"\n"), leafproof.PutOptions{Records: "ndjson"}, superseding(old, ""))
+	if got := read(t, s, old, leafproof.Selector{}); string(got) != `{"a":1}`+"\n" {
+		t.Errorf("the older one reads %q", got)
+	}
+	st, err := s.Resolve(t.Context(), leafproof.Owner, old)
+	if err != nil || len(st.SupersededBy) != 2 || st.SupersededBy[0].ArtifactID != third || st.SupersededBy[0].Kind != "reacquire" || st.SupersededBy[1].ArtifactID != second {
+		t.Fatalf("superseded by %+v, %v", st, err)
+	}
+	a, err := s.Read(t.Context(), leafproof.Owner, old, leafproof.Selector{}, io.Discard)
+	if err != nil || len(a.SupersededBy) != 2 {
+		t.Errorf("a read says %+v, %v", a, err)
+	}
+	if a, err = s.Query(t.Context(), leafproof.Owner, old, leafproof.Query{Where: `@.a == 1`}, nil); err != nil || len(a.SupersededBy) != 2 || a.ArtifactID != old {
+		t.Errorf("a query says %+v, %v", a, err)
+	}
+	if a, err = s.Query(t.Context(), leafproof.Owner, second, leafproof.Query{Where: `@.a == 2`}, nil); err != nil || a.SupersededBy != nil {
+		t.Errorf("of the newer one: %+v, %v", a, err)
+	}
+	list, _, err := s.Statements(t.Context(), leafproof.Owner, old, 0, 10)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%d statements, %v", len(list), err)
+	}
+	body, ok := list[0].Statement.Body.(*manifest.Superseded)
+	if !ok || body.By.ArtifactID != second || body.Kind != "correct" || body.ArtifactID != old {
+		t.Errorf("it says %+v", list[0].Statement.Body)
+	}
+	// What was deleted takes nobody's place, and who may not know of it does not hear.
+	if err := s.Delete(t.Context(), leafproof.Owner, third, ""); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	s = openStore(t, dir, leafproof.WithAuthority(reader{deny: second}))
+	if st, err := s.Resolve(t.Context(), leafproof.Owner, old); err != nil || len(st.SupersededBy) != 1 || st.SupersededBy[0].ArtifactID != second {
+		t.Errorf("the owner hears %+v, %v", st, err)
+	}
+	if st, err := s.Resolve(t.Context(), asReader, old); err != nil || st.SupersededBy != nil {
+		t.Errorf("the reader hears %+v, %v", st, err)
+	}
+	// A catalogue that is made anew from the objects knows it too.
+	s.Close()
+	if err := os.Remove(filepath.Join(dir, "catalogue.db")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leafproof.Repair(t.Context(), dir, leafproof.CheckOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, dir)
+	if st, err := s.Resolve(t.Context(), leafproof.Owner, old); err != nil || len(st.SupersededBy) != 1 || st.SupersededBy[0].ArtifactID != second {
+		t.Errorf("after a repair: %+v, %v", st, err)
+	}
+}
+
+// A name means one artifact at a time, in versions, and nothing to whom its
+// artifact is hidden.
+func TestNames(t *testing.T) {
+	s, dir := newStore(t)
+	one := put(t, s, []byte("1\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	two := put(t, s, []byte("2\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	other := put(t, s, []byte("3\n"), leafproof.PutOptions{Tenant: "other"}, leafproof.Facts{})
+	ctx, owner := t.Context(), leafproof.Owner
+	for i, step := range []struct {
+		id    string
+		ifSeq int64
+		code  leafproof.Code
+		seq   int64
+	}{
+		{one, 0, "", 1}, {two, 0, leafproof.CodeNameConflict, 0}, {two, 1, "", 2}, {one, leafproof.AnySeq, "", 3},
+		{other, leafproof.AnySeq, leafproof.CodeRefNotFound, 0}, {"art_x", 3, leafproof.CodeRefMalformed, 0}, {one, -2, leafproof.CodeSelectorInvalid, 0},
+	} {
+		n, err := s.SetName(ctx, owner, "", "latest", step.id, step.ifSeq)
+		if (err == nil) != (step.code == "") || err != nil && leafproof.CodeOf(err) != step.code || n.Seq != step.seq {
+			t.Errorf("step %d: %+v, %v; want %d, %q", i, n, err, step.seq, step.code)
+		}
+	}
+	if n, err := s.Name(ctx, owner, "", "latest", 0); err != nil || n.ArtifactID != one || n.Seq != 3 || n.SetBy != "owner" || n.SetAt.IsZero() {
+		t.Errorf("%+v, %v", n, err)
+	}
+	if n, err := s.Name(ctx, owner, "local", "latest", 2); err != nil || n.ArtifactID != two {
+		t.Errorf("version 2: %+v, %v", n, err)
+	}
+	s.Close()
+	s = openStore(t, dir, leafproof.WithAuthority(reader{deny: one}))
+	_, hidden := s.Name(ctx, asReader, "", "latest", 0)
+	_, never := s.Name(ctx, asReader, "", "never", 0)
+	if leafproof.CodeOf(hidden) != leafproof.CodeRefNotFound || strings.ReplaceAll(hidden.Error(), "latest", "never") != never.Error() {
+		t.Errorf("a hidden name: %v; one that never was: %v", hidden, never)
+	}
+	if n, err := s.Name(ctx, asReader, "", "latest", 2); err != nil || n.ArtifactID != two {
+		t.Errorf("the version that he may know of: %+v, %v", n, err)
+	}
+	if _, err := s.SetName(ctx, asReader, "", "latest", two, 3); leafproof.CodeOf(err) != leafproof.CodeRefNotFound {
+		t.Errorf("a reader set it: %v", err)
+	}
+	for _, bad := range []string{"", "a/b", "-x", strings.Repeat("n", 129)} {
+		if _, err := s.Name(ctx, owner, "", bad, 0); leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid {
+			t.Errorf("the name %q: %v", bad, err)
+		}
+	}
+	// A name of what was deleted stays, and what it means is deleted.
+	if err := s.Delete(ctx, owner, one, ""); err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.Name(ctx, owner, "", "latest", 0)
+	if err != nil || n.ArtifactID != one {
+		t.Fatalf("%+v, %v", n, err)
+	}
+	if _, err := s.Resolve(ctx, owner, n.ArtifactID); leafproof.CodeOf(err) != leafproof.CodeArtifactDeleted {
+		t.Errorf("what it means: %v", err)
+	}
+}
+
+// The inventory lists exports, excerpts, derived artifacts and what a harness
+// registered, and the end of the artifact reaches each as far as it can.
+func TestCopies(t *testing.T) {
+	s, _ := newStore(t)
+	ctx, owner := t.Context(), leafproof.Owner
+	id := put(t, s, []byte("{\"a\":1}\n{\"a\":2}\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	if _, err := s.Prove(ctx, owner, id, leafproof.Selector{Records: &merkle.Range{Start: 0, End: 1}}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Slice(ctx, owner, id, merkle.Range{Start: 0, End: 3}, false, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Read(ctx, owner, id, leafproof.Selector{Receipt: &leafproof.Statement{}}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Derive(ctx, owner, id, leafproof.Derivation{Where: "@.a == 2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := s.Derive(ctx, owner, d.Ref.ArtifactID, leafproof.Derivation{Where: "@.a == 2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var frame leafproof.Copy
+	for _, kind := range []string{leafproof.CopyCache, leafproof.CopySummary, leafproof.CopyPrinted, leafproof.CopyDataframe} {
+		frame, err = s.RegisterCopy(ctx, owner, leafproof.Copy{ArtifactID: id, Kind: kind, Where: "kernel 3", Controller: "harness"})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCopies(t, s, id, "export out_of_control, export out_of_control, excerpt out_of_control, derived live, cache live, summary live, printed out_of_control, dataframe live")
+	if err := s.Delete(ctx, owner, id, "asked to"); err != nil {
+		t.Fatal(err)
+	}
+	wantCopies(t, s, id, "export out_of_control, export out_of_control, excerpt out_of_control, derived pending, cache pending, summary pending, printed out_of_control, dataframe pending")
+	// What was derived is not deleted by that, and says that its input is gone.
+	if st, err := s.Resolve(ctx, owner, d.Ref.ArtifactID); err != nil || len(st.InputsDeleted) != 1 || st.InputsDeleted[0] != id {
+		t.Errorf("the derived one says %+v, %v", st, err)
+	}
+	if c, err := s.UpdateCopy(ctx, owner, frame.ID, leafproof.PropagationDone, "dropped"); err != nil || c.Propagation != "done" || c.Note != "dropped" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	deleted, err := s.DeleteDerived(ctx, owner, id)
+	if err != nil || len(deleted) != 2 || deleted[0] != d.Ref.ArtifactID || deleted[1] != again.Ref.ArtifactID {
+		t.Errorf("deleted %v, %v", deleted, err)
+	}
+	wantCopies(t, s, id, "export out_of_control, export out_of_control, excerpt out_of_control, derived done, cache pending, summary pending, printed out_of_control, dataframe done")
+	wantCopies(t, s, d.Ref.ArtifactID, "derived done")
+	if late, err := s.RegisterCopy(ctx, owner, leafproof.Copy{ArtifactID: id, Kind: leafproof.CopyPreview, Where: "turn 4"}); err != nil || late.Propagation != "pending" || late.Controller != "owner" {
+		t.Errorf("registered late: %+v, %v", late, err)
+	}
+	for what, c := range map[string]leafproof.Copy{
+		"no kind":   {ArtifactID: id, Kind: "derived", Where: "x"},
+		"nowhere":   {ArtifactID: id, Kind: "cache"},
+		"a control": {ArtifactID: id, Kind: "cache", Where: "a\x00b"},
+		"too long":  {ArtifactID: id, Kind: "cache", Where: strings.Repeat("x", 1025)},
+	} {
+		if _, err := s.RegisterCopy(ctx, owner, c); leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := s.UpdateCopy(ctx, owner, frame.ID, "live", ""); leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid {
+		t.Errorf("back to life: %v", err)
+	}
+	_, unknown := s.UpdateCopy(ctx, owner, "cp_x", "done", "")
+	_, foreign := s.UpdateCopy(ctx, asReader, frame.ID, "done", "")
+	if leafproof.CodeOf(unknown) != leafproof.CodeRefNotFound || leafproof.CodeOf(foreign) != leafproof.CodeRefNotFound {
+		t.Errorf("%v, %v", unknown, foreign)
+	}
+}
+
+func wantCopies(t *testing.T, s *leafproof.Store, id, want string) {
+	t.Helper()
+	list, next, err := s.Copies(t.Context(), leafproof.Owner, id, 0, 100)
+	if err != nil || next != 0 {
+		t.Fatal(err, next)
+	}
+	var got []string
+	for _, c := range list {
+		got = append(got, c.Kind+" "+c.Propagation)
+	}
+	if strings.Join(got, ", ") != want {
+		t.Errorf("the copies of %s:\n%s\nwant\n%s", id, strings.Join(got, ", "), want)
+	}
+}
+
+// A derived artifact has its own id, hash, coverage and lineage; the input is
+// unchanged; what it was made of can be made again.
+func TestDerive(t *testing.T) {
+	s, _ := newStore(t)
+	ctx, owner := t.Context(), leafproof.Owner
+	data := "[ {\"s\":\"open\",\"n\":1,\n \"t\":[1,2]},\n{\"s\":\"shut\",\"n\":2},{\"s\":\"open\",\"n\":3.0,\"e\":\"x\\ny\"},{\"s\":\"open\",\"s\":\"open\",\"n\":4} ]"
+	observed := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	expires := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	id := put(t, s, []byte(data), leafproof.PutOptions{Records: "json"}, leafproof.Facts{
+		RunID: "run-1", SourceID: "infra", SnapshotID: "v7", ObservedAt: observed, Coverage: map[string]any{"region": "eu-west"},
+		Redactions: []manifest.Redaction{{Path: "/e", Reason: "privacy", Records: new(int64(1))}}, ExpiresAt: expires,
+	})
+	before, err := s.Resolve(ctx, owner, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Derive(ctx, owner, id, leafproof.Derivation{Where: `@.s == "open"`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(read(t, s, d.Ref.ArtifactID, leafproof.Selector{})), "{\"s\":\"open\",\"n\":1,  \"t\":[1,2]}\n{\"s\":\"open\",\"n\":3.0,\"e\":\"x\\ny\"}\n"; got != want {
+		t.Errorf("it has %q, want %q", got, want)
+	}
+	st, err := s.Resolve(ctx, owner, d.Ref.ArtifactID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, ref := st.Manifest.Predicate, st.Ref
+	in := p.Lineage.Inputs
+	if ref.ArtifactID == id || ref.ContentHash == before.Ref.ContentHash || p.Lineage.Kind != "transform" || len(in) != 1 ||
+		in[0].ArtifactID != id || in[0].ContentHash != before.Ref.ContentHash || in[0].ManifestID != before.ManifestID || in[0].SelectorDigest == nil || in[0].Role != "source" ||
+		p.Lineage.Transform.ID != "leafproof.query.v1" || p.Lineage.Transform.SpecDigest != merkle.Sum(d.Spec).String() || !p.Lineage.Transform.Deterministic {
+		t.Errorf("lineage %+v of %+v", p.Lineage, ref)
+	}
+	c := ref.Completeness
+	if c.Status != "partial" || fmt.Sprint(c.Coverage) != `map[derived_where:[@.s == "open"] region:eu-west]` || *c.Records != 2 || len(c.Omissions) != 1 ||
+		c.Omissions[0].Reason != "undecidable" || len(c.Redactions) != 1 || c.Redactions[0].Path != "/e" || c.Redactions[0].Records != nil {
+		t.Errorf("completeness %+v", c)
+	}
+	if ref.SourceVersion != before.Ref.SourceVersion && (*ref.SourceVersion.ObservedAt != *before.Ref.SourceVersion.ObservedAt || *ref.SourceVersion.SnapshotID != "v7") ||
+		*ref.Scope.RunID != "run-1" || *ref.ExpiresAt != manifest.FormatTime(expires) {
+		t.Errorf("the reference is %+v", ref)
+	}
+	if d.Answer.Undecidable != 1 || *d.Answer.Matched != 2 {
+		t.Errorf("the answer is %+v", d.Answer)
+	}
+	if after, err := s.Resolve(ctx, owner, id); err != nil || after.ManifestID != before.ManifestID || string(read(t, s, id, leafproof.Selector{})) != data {
+		t.Errorf("the input changed: %+v, %v", after, err)
+	}
+	same, err := s.Derive(ctx, owner, id, leafproof.Derivation{Where: `(@.s=='open')`})
+	if err != nil || same.Ref.ContentHash != d.Ref.ContentHash || !bytes.Equal(same.Spec, d.Spec) || same.Ref.ArtifactID == d.Ref.ArtifactID {
+		t.Errorf("made again: %+v, %v", same, err)
+	}
+	// Of a derived one another: conditions and redactions add up.
+	cut, err := s.Derive(ctx, owner, d.Ref.ArtifactID, leafproof.Derivation{Where: `@.n >= 1`, Select: []leafproof.Column{{Path: "/n"}, {Name: "text", Path: "/e"}, {Name: "all", Path: "$.t[*]"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(read(t, s, cut.Ref.ArtifactID, leafproof.Selector{})), "{\"n\":1,\"all\":[1,2]}\n{\"n\":3.0,\"text\":\"x\\ny\",\"all\":[]}\n"; got != want {
+		t.Errorf("it has %q, want %q", got, want)
+	}
+	c = cut.Ref.Completeness
+	if got := fmt.Sprint(c.Coverage); got != `map[derived_select:[[n=/n text=/e all=$.t[*]]] derived_where:[@.s == "open" @.n >= 1] region:eu-west]` ||
+		len(c.Redactions) != 2 || c.Redactions[0].Path != "/text" || c.Redactions[1].Path != "/all" {
+		t.Errorf("coverage %s, redactions %+v", got, c.Redactions)
+	}
+}
+
+func TestDeriveFormats(t *testing.T) {
+	s, _ := newStore(t)
+	for name, test := range map[string]struct {
+		data string
+		o    leafproof.PutOptions
+		d    leafproof.Derivation
+		want string
+		code leafproof.Code
+	}{
+		"ndjson":     {"{\"a\":1}\n\n{\"a\":2}\r\n", leafproof.PutOptions{}, leafproof.Derivation{Where: "@.a == 2"}, "{\"a\":2}\n", ""},
+		"none match": {"{\"a\":1}\n", leafproof.PutOptions{}, leafproof.Derivation{Where: "@.a == 2"}, "", ""},
+		"concat":     {"{\"a\":\n1}{\"a\":2}", leafproof.PutOptions{Records: "concat"}, leafproof.Derivation{Where: "@.a == 1"}, "{\"a\": 1}\n", ""},
+		"csv": {
+			"id;\"a;b\"\n1;\"x\"\"y\nz\"\n2;q\n", leafproof.PutOptions{Records: "csv", CSV: leafproof.CSV{Delimiter: new(";")}},
+			leafproof.Derivation{Where: "@.id == \"1\""}, "id;\"a;b\"\n1;\"x\"\"y\nz\"\n", "",
+		},
+		"csv columns": {
+			"id,name\n1,\"x,y\"\n2,z\n", leafproof.PutOptions{Records: "csv"},
+			leafproof.Derivation{Select: []leafproof.Column{{Path: "/name"}, {Name: "no", Path: "/id"}}}, "name,no\n\"x,y\",1\nz,2\n", "",
+		},
+		"text":           {"one\ntwo\n", leafproof.PutOptions{Records: "text"}, leafproof.Derivation{Where: `search(@, "w")`}, "two\n", ""},
+		"text parts":     {"one\n", leafproof.PutOptions{Records: "text"}, leafproof.Derivation{Select: []leafproof.Column{{Name: "x", Path: ""}}}, "", leafproof.CodeSelectorInvalid},
+		"all of it":      {"{}\n", leafproof.PutOptions{}, leafproof.Derivation{}, "", leafproof.CodeSelectorInvalid},
+		"no condition":   {"{}\n", leafproof.PutOptions{}, leafproof.Derivation{Where: "@.a =="}, "", leafproof.CodeSelectorInvalid},
+		"names twice":    {"{}\n", leafproof.PutOptions{}, leafproof.Derivation{Select: []leafproof.Column{{Path: "/a"}, {Path: "/b/a"}}}, "", leafproof.CodeSelectorInvalid},
+		"no name":        {"{}\n", leafproof.PutOptions{}, leafproof.Derivation{Select: []leafproof.Column{{Path: ""}}}, "", leafproof.CodeSelectorInvalid},
+		"no records":     {"\x00", leafproof.PutOptions{Records: "none"}, leafproof.Derivation{Where: "@.a"}, "", leafproof.CodeNotRecords},
+		"two expiries":   {"{}\n", leafproof.PutOptions{}, leafproof.Derivation{Where: "@.a", ExpiresIn: 1, ExpiresAt: time.Now()}, "", leafproof.CodeSelectorInvalid},
+		"a JSON pointer": {"{\"a\":{\"b/c\":[7]}}\n", leafproof.PutOptions{}, leafproof.Derivation{Select: []leafproof.Column{{Path: "/a/b~1c"}}}, "{\"b/c\":[7]}\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.o.Records == "" {
+				test.o.Records = "ndjson"
+			}
+			id := put(t, s, []byte(test.data), test.o, leafproof.Facts{})
+			d, err := s.Derive(t.Context(), leafproof.Owner, id, test.d)
+			if test.code != "" {
+				if leafproof.CodeOf(err) != test.code {
+					t.Errorf("error %v, want %s", err, test.code)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(read(t, s, d.Ref.ArtifactID, leafproof.Selector{})); got != test.want {
+				t.Errorf("it has %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Who may read may not derive. An interrupted derivation leaves nothing, and one
+// that outlives its input is refused.
+func TestDeriveRefuses(t *testing.T) {
+	s, _ := newStore(t, leafproof.WithAuthority(reader{}))
+	id := put(t, s, []byte("{\"a\":1}\n"), leafproof.PutOptions{Records: "ndjson"}, leafproof.Facts{ExpiresIn: time.Hour})
+	d := leafproof.Derivation{Where: "@.a == 1"}
+	if _, err := s.Derive(t.Context(), asReader, id, d); leafproof.CodeOf(err) != leafproof.CodeRefNotFound {
+		t.Errorf("a reader derived: %v", err)
+	}
+	if _, err := s.Read(t.Context(), asReader, id, leafproof.Selector{}, io.Discard); err != nil {
+		t.Errorf("he may read: %v", err)
+	}
+	d.ExpiresIn = 2 * time.Hour
+	if _, err := s.Derive(t.Context(), leafproof.Owner, id, d); leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid {
+		t.Errorf("it outlives its input: %v", err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	d.ExpiresIn, d.Progress = 0, func(int64) { stop() }
+	if _, err := s.Derive(ctx, leafproof.Owner, id, d); err == nil {
+		t.Error("an interrupted one succeeded")
+	}
+	list, _, err := s.List(t.Context(), leafproof.Owner, "", 0, 10)
+	if err != nil || len(list) != 1 {
+		t.Errorf("there are %v, %v", list, err)
+	}
+}
+
+// After its standard time an artifact is refused, though its bytes exist; what its
+// put says wins. The clock that decides is the catalogue's: one that was ahead at a
+// commit, and was set back, revives nothing.
+func TestExpiry(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := leafproof.Init(t.Context(), dir, leafproof.WithRetention("", time.Hour), leafproof.WithRetention("long", 48*time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	s := openStore(t, dir)
+	one := []byte("{\"a\":1}\n")
+	ids := map[string]string{
+		"standard": put(t, s, one, leafproof.PutOptions{}, leafproof.Facts{}),
+		"said":     put(t, s, one, leafproof.PutOptions{}, leafproof.Facts{ExpiresIn: 24 * time.Hour}),
+		"never":    put(t, s, one, leafproof.PutOptions{}, leafproof.Facts{NeverExpires: true}),
+		"tenant's": put(t, s, one, leafproof.PutOptions{Tenant: "long"}, leafproof.Facts{}),
+	}
+	if d, err := s.Put(t.Context(), bytes.NewReader(one), leafproof.PutOptions{}); err != nil {
+		t.Fatal(err)
+	} else if _, err := s.Publish(t.Context(), d, leafproof.Facts{NeverExpires: true, ExpiresIn: 1}); leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid {
+		t.Errorf("never, and in a moment: %v", err)
+	}
+	s.Close()
+	db, err := sql.Open("sqlite", filepath.Join(dir, "catalogue.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(`UPDATE meta SET clock = ?`, time.Now().Add(2*time.Hour).UnixMicro()); err != nil {
+		t.Fatal(err)
+	}
+	db.Close()
+	s = openStore(t, dir)
+	for what, id := range ids {
+		var out bytes.Buffer
+		_, err := s.Read(t.Context(), leafproof.Owner, id, leafproof.Selector{}, &out)
+		if what == "standard" {
+			if leafproof.CodeOf(err) != leafproof.CodeArtifactExpired || out.Len() > 0 {
+				t.Errorf("%s: %q, %v", what, out.Bytes(), err)
+			}
+		} else if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, opt := range map[string]leafproof.InitOption{
+		"nothing": leafproof.WithRetention("", 0), "less": leafproof.WithRetention("t", -time.Hour), "no tenant": leafproof.WithRetention("a/b", time.Hour),
+	} {
+		if err := leafproof.Init(t.Context(), filepath.Join(t.TempDir(), "s"), opt); leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
