@@ -93,7 +93,7 @@ var graph = map[string]row{
 	},
 	"internal/catalogue": {
 		ours:   []string{"merkle"},
-		others: []string{"modernc.org/sqlite"},
+		others: []string{"golang.org/x/mod/sumdb/tlog", "modernc.org/sqlite"},
 		why:    "the catalogue only leads to manifests and bytes; it never reads them",
 	},
 	"internal/gate": {ours: []string{"merkle"}, why: "the gate decides before any byte is read, whatever stores it"},

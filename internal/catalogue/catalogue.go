@@ -41,6 +41,8 @@ type Artifact struct {
 	DeletedAt    *time.Time // nil while the artifact is not deleted
 	DeleteReason string     // empty while the artifact is not deleted
 	Seq          int64      // the order of publication, from 1, with gaps; set by Publish
+	// Leaf goes into the commit log with the artifact; it does not come back.
+	Leaf Leaf
 
 	// Supersedes and Inputs are what its manifest says of other artifacts. Publish
 	// enters them; no call returns them. By is ignored, and so is At.
@@ -57,6 +59,7 @@ type Artifact struct {
 type Catalogue interface {
 	Book
 	Statements
+	Commits
 	Grants
 	Audit
 	Lifecycle

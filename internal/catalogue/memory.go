@@ -18,6 +18,7 @@ type Memory struct {
 	closed bool
 	book   book
 	said   said
+	logged logged
 
 	allowed allowed
 	audited audited
@@ -69,9 +70,13 @@ func (m *Memory) publish(ctx context.Context, a Artifact, may func() error) erro
 	links := a
 	a.Supersedes, a.Inputs, a.Superseded = nil, nil, false
 	m.byID[a.ArtifactID], m.bySeal[a.ManifestID] = len(m.rows), true
+	leaf := a.Leaf
+	a.Leaf = Leaf{}
 	m.rows = append(m.rows, a)
 	m.link(links)
 	m.tick()
+	m.enter(a.ArtifactID, leaf)
+	m.seal()
 	return nil
 }
 

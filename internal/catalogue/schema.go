@@ -37,6 +37,7 @@ var additions = []struct {
 	{versionGrants, grantSchema},
 	{versionGrants, auditSchema},
 	{versionLifecycle, namesSchema + copiesSchema + linksSchema},
+	{versionLog, logSchema},
 }
 
 // added is what versions after have brought.

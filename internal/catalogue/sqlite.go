@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,8 @@ type SQLite struct {
 	closed atomic.Bool
 	mark   *mark // nil where there is none
 	looked atomic.Pointer[looked]
+	// logReads are statements that read the commit log, by their text.
+	logReads sync.Map
 }
 
 // statements are prepared once; database/sql keeps one per connection.

@@ -28,6 +28,8 @@ type Statement struct {
 	ObjectRoot merkle.Root
 	ObjectSize int64
 	Seq        int64 // the order of entering, from 1, with gaps; set by the catalogue
+	// Leaf goes into the commit log with the statement; it does not come back.
+	Leaf Leaf
 }
 
 // Unfinished is an artifact that a tombstone ended and whose bytes are not known
@@ -165,8 +167,12 @@ func (m *Memory) state(lease string, st Statement) (bool, error) {
 	}
 	st = st.clone()
 	st.Seq = int64(len(m.said.all) + 1)
+	leaf := st.Leaf
+	st.Leaf = Leaf{}
 	m.said.all = append(m.said.all, st)
 	m.tick()
+	m.enter(st.StatementID, leaf)
+	m.seal()
 	return true, nil
 }
 

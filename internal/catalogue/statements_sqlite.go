@@ -81,7 +81,11 @@ func (w *writer) state(ctx context.Context, lease string, st Statement) error {
 			return err
 		}
 	}
-	return w.exec(ctx, insertStatement, st.values()...)
+	if err := w.exec(ctx, insertStatement, st.values()...); err != nil {
+		return err
+	}
+	w.log(st.Leaf, nil, &st.StatementID)
+	return nil
 }
 
 const insertStatement = `INSERT INTO statements (statement_id, kind, tenant, artifact_id, issued_at, cursor, object_root, object_size, envelope)

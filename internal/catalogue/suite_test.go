@@ -65,6 +65,11 @@ func TestCatalogue(t *testing.T) {
 			{"Grants/come back, and end with what they rest on", rightsCascade},
 			{"Grants/a token finds its principal", tokensFind},
 			{"Audit/has records and segments", auditSegments},
+			{"Log/grows with what is published", logGrows},
+			{"Log/goes on when nobody can seal", logSkips},
+			{"Log/takes statements and what has no row", logStatements},
+			{"Log/takes what was published before it", logBackfills},
+			{"Log/keeps what witnesses signed", logWitnessed},
 			{"Close/ends everything", closeEnds},
 		} {
 			t.Run(engine+"/"+test.name, func(t *testing.T) {

@@ -38,22 +38,24 @@ type job struct {
 // goroutine: whoever finds the turn free leads, and commits the changes of all
 // that wait with its own, so that 16 at once pay for about one sync.
 type writer struct {
-	path  string
-	short atomic.Bool   // the log is kept short
-	turn  chan struct{} // holds one token while somebody leads
+	path   string
+	short  atomic.Bool // the log is kept short
+	sealer atomic.Pointer[Sealer]
+	turn   chan struct{} // holds one token while somebody leads
 
 	mu    sync.Mutex
 	queue []*job // those that nobody has taken
 
 	// The rest belongs to who leads.
-	db     *sql.DB
-	conn   *sql.Conn
-	stmts  map[string]*sql.Stmt
-	soft   bool  // the connection does not sync its commits
-	mark   *mark // see there; nil where there is none
-	raised bool  // the transaction raises the policy epoch
-	failed error // a write that failed for good
-	closed bool
+	db      *sql.DB
+	conn    *sql.Conn
+	stmts   map[string]*sql.Stmt
+	soft    bool  // the connection does not sync its commits
+	mark    *mark // see there; nil where there is none
+	raised  bool  // the transaction raises the policy epoch
+	failed  error // a write that failed for good
+	closed  bool
+	commits commits
 }
 
 func newWriter(path string) *writer {
@@ -157,6 +159,7 @@ func (w *writer) transact(ctx context.Context, batch []*job) error {
 	if err == nil {
 		return nil
 	}
+	w.commits.edge = nil // whether the log has grown is not known
 	for _, j := range batch {
 		j.err = nil // a refusal rested on a state that was rolled back
 	}
@@ -181,6 +184,7 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 	}
 	clock := int64(0)
 	w.raised = false
+	w.commits.pending = nil
 	for _, j := range batch {
 		clock = max(clock, j.now)
 		j.err = j.do(ctx, w)
@@ -189,6 +193,9 @@ func (w *writer) try(ctx context.Context, batch []*job) error {
 		}
 	}
 	if err := w.exec(ctx, `UPDATE meta SET clock = max(clock, ?) WHERE one = 1`, clock); err != nil {
+		return err
+	}
+	if err := w.grow(ctx, clock); err != nil {
 		return err
 	}
 	if !w.raised {
@@ -255,6 +262,12 @@ func (w *writer) insert(ctx context.Context, a Artifact) error {
 		return err
 	}
 	n, err := res.RowsAffected()
+	if err == nil && n == 1 && !a.Leaf.none() {
+		var seq int64
+		if seq, err = res.LastInsertId(); err == nil {
+			w.log(a.Leaf, &seq, nil)
+		}
+	}
 	if err == nil && n == 1 {
 		err = a.linkStatements(func(text string, args ...any) error { return w.exec(ctx, text, args...) })
 	}
