@@ -41,6 +41,7 @@ const (
 	CodeTooLarge             Code = "too_large"
 	CodeStoreFull            Code = "store_full"
 	CodeNameConflict         Code = "name_conflict"
+	CodeEvidence             Code = "evidence_insufficient"
 	CodeInternal             Code = "internal"
 )
 
