@@ -55,7 +55,7 @@ var graph = map[string]row{
 		why:    "tlog proves that a statement was committed, to a verifier that has neither the log nor its store",
 	},
 	"manifest/bundle": {
-		ours: []string{"merkle", "manifest", "selector"},
+		ours: []string{"merkle", "manifest", "manifest/tlog", "selector"},
 		pure: true,
 		why:  "bundle is the one place where manifest and selector meet, and what an offline verifier links",
 	},

@@ -17,7 +17,7 @@
 // lie about its source, and the lie is signed. It does not say that a
 // particular file is the artifact (merkle proves that against [Manifest].Root),
 // that an excerpt's records stand where they claim (selector), when the
-// statement was made (there is no commit log yet), or whether a reader may see
+// statement was made (the package tlog below this one), or whether a reader may see
 // anything (the Authority of the root package).
 //
 // Everything that enters here is untrusted: [ParseEnvelope], [ParseManifest],

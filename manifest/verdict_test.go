@@ -119,7 +119,7 @@ length          not-claimed
 signature       attested(one, manifest)                  DSSE and SSH
 key             attested(one, manifest)                  ` + pub.Fingerprint() + `
 scope           attested(one, manifest)                  tenant tenant_acme_prod, run run_incident_042, source infra.incident-events
-commit          not-claimed(no commit log)
+commit          not-claimed(no proof of it)
 selector        not-claimed
 answer          not-claimed
 index           not-claimed

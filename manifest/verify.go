@@ -156,7 +156,7 @@ func (j *judgement) all(state State, reason string) []Fact {
 }
 
 func noCommit() Fact {
-	return Fact{Name: FactCommit, State: NotClaimed, Reason: "no commit log"}
+	return Fact{Name: FactCommit, State: NotClaimed, Reason: "no proof of it"}
 }
 
 func (j *judgement) facts(m *Manifest) []Fact {

@@ -85,12 +85,12 @@ func TestVerifyEnvelope(t *testing.T) {
 	}{
 		"good": {env, ssh, policyFor(t, "", "one"), map[string]string{
 			"signature": vouched, "key": vouched, "scope": vouched, "capture": vouched, "source": vouched, "times": vouched, "expiry": vouched,
-			"supersession": "not-claimed(no later statement at hand)", "commit": "not-claimed(no commit log)",
+			"supersession": "not-claimed(no later statement at hand)", "commit": "not-claimed(no proof of it)",
 		}, 0},
 		"without ssh": {env, "", policyFor(t, "", "one"), map[string]string{"signature": vouched}, 0},
 		"no policy": {env, ssh, nil, map[string]string{
 			"signature": "unverifiable(no policy)", "key": "unverifiable(no policy)", "scope": "unverifiable(no policy)", "capture": "unverifiable(no policy)",
-			"source": "unverifiable(no policy)", "times": "unverifiable(no policy)", "expiry": "unverifiable(no policy)", "commit": "not-claimed(no commit log)",
+			"source": "unverifiable(no policy)", "times": "unverifiable(no policy)", "expiry": "unverifiable(no policy)", "commit": "not-claimed(no proof of it)",
 		}, 2},
 		"ad-hoc key": {env, ssh, manifest.AdHoc(pubOne), map[string]string{
 			"signature": "attested(" + pubOne.Fingerprint() + ", manifest)", "key": "attested(" + pubOne.Fingerprint() + ", manifest)",

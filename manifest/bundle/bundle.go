@@ -117,10 +117,11 @@ type Section struct {
 }
 
 // header is line 2. It lists exactly one claim in this version: facts of several
-// would have to be told apart in the verdict. A receipt that is absent has no
-// member.
+// would have to be told apart in the verdict. A proof of commitment (C2SP
+// tlog-proof) or a receipt that is absent has no member.
 type header struct {
 	Claims   []Claim              `json:"claims"`
+	Commit   *string              `json:"commit,omitzero"`
 	Manifest manifest.Envelope    `json:"manifest"`
 	Receipt  *manifest.Envelope   `json:"receipt,omitzero"`
 	Ref      manifest.ArtifactRef `json:"ref"`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"leafproof/manifest"
+	"leafproof/manifest/tlog"
 	"leafproof/merkle"
 )
 
@@ -48,6 +49,9 @@ type Result struct {
 	// Receipt is the store's word on the read that made the bundle; nil where there
 	// is none, or nobody whom the policy admits vouches for it.
 	Receipt *manifest.Receipt
+	// Commit is the proof that the manifest was committed; nil where there is none.
+	// How far it counts is the fact commit.
+	Commit *tlog.Proof
 	// Placed are the numbers of the records whose places the bundle discloses:
 	// those on the map pages that a records claim carries.
 	Placed merkle.Range
@@ -69,9 +73,16 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, facts, err := manifest.VerifyEnvelope(h.Manifest, h.SSH, o.Policy, o.At)
+	proof, commit, evidence, err := checkCommit(h, o.Policy)
+	if err != nil {
+		return nil, err
+	}
+	m, facts, err := manifest.VerifyEnvelope(h.Manifest, h.SSH, o.Policy.Given(evidence), o.At)
 	v := manifest.NewVerdict()
 	v.Set(facts...)
+	if proof != nil {
+		v.Set(commit)
+	}
 	if errors.Is(err, manifest.ErrSignature) {
 		// The payload is not what was signed: there is nothing to hold a claim to.
 		return &Result{Verdict: v}, nil
@@ -80,7 +91,7 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 		return nil, &Error{At: "header/manifest", Err: fmt.Errorf("%w: %w", ErrMalformed, err)}
 	}
 	claim := h.Claims[0]
-	res := &Result{Verdict: v, Claim: claim, Manifest: m}
+	res := &Result{Verdict: v, Claim: claim, Manifest: m, Commit: proof}
 	c := checker{m: m, v: v, out: o.Out, res: res}
 	// The manifest's word counts for lengths and record numbers as far as it
 	// counts for the capture.
