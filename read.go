@@ -83,7 +83,7 @@ func (s *Store) Read(ctx context.Context, who Caller, id string, sel Selector, w
 	}
 	answer := a.rangeAnswer(p)
 	rec.show(p.ranges...)
-	if err := rec.sign(ctx, permit, answer, asked{loose: p.records > 1}); err != nil {
+	if err := rec.sign(ctx, permit, answer, asked{span: p.value, loose: p.records > 1}); err != nil {
 		return nil, wireError(id, err)
 	}
 	return answer, nil
@@ -98,6 +98,7 @@ type part struct {
 	records  int64                                  // how many of the pieces are records
 	bytes    int64                                  // in the pieces, once they were written
 	first    int64                                  // the first record's number
+	value    *[2]int64                              // where the value at a pointer stands; nil: it is no pointer
 	close    func() error
 }
 
@@ -118,7 +119,7 @@ func (a *artifact) part(ctx context.Context, sel Selector, data io.ReaderAt) (*p
 			return nil, err
 		}
 		p := onePiece(selector.PointerSelector(*sel.Pointer), span)
-		p.newline = true
+		p.newline, p.value = true, &[2]int64{span.Start, span.End}
 		return p, nil
 	}
 	if err := a.allows(manifest.SelectorByteRange); err != nil {

@@ -101,6 +101,7 @@ type asked struct {
 	limit  int64
 	cursor string       // that the answer goes on from
 	placed merkle.Range // records whose places are shown
+	span   *[2]int64    // where the value at a pointer stands
 	proven bool
 	// loose: the ranges cover what was shown, and more.
 	loose bool
@@ -127,7 +128,7 @@ func (r *recorder) sign(ctx context.Context, permit gate.Permit, answer *selecto
 		Request:    manifest.Request{Action: string(r.a.request.Action), Asked: optional(q.where), QID: answer.QID},
 		Order:      answer.Order,
 		Examined:   manifest.Examined{Basis: answer.Basis, Records: answer.Examined.Records, Bytes: answer.Examined.Bytes, Ranges: answer.Examined.Ranges, Total: answer.RecordsTotal},
-		Result:     manifest.Result{Matched: answer.Matched, MatchedSoFar: answer.MatchedSoFar, Returned: answer.Returned, Undecidable: answer.Undecidable, Bytes: r.digest.Size()},
+		Result:     manifest.Result{Matched: answer.Matched, MatchedSoFar: answer.MatchedSoFar, Returned: answer.Returned, Undecidable: answer.Undecidable, Bytes: r.digest.Size(), Span: q.span},
 		Completion: manifest.Completion{Stop: answer.Stop, More: answer.More},
 		Capture: manifest.Captured{
 			Status: answer.Completeness.Status, Records: answer.Completeness.Records,
@@ -231,7 +232,7 @@ func (a *artifact) proofReceipt(ctx context.Context, sel Selector, permit gate.P
 		return err
 	}
 	rec.show(b.Leaves().Bytes()...)
-	if err := rec.sign(ctx, permit, a.rangeAnswer(p), asked{placed: b.Placed(), proven: true}); err != nil {
+	if err := rec.sign(ctx, permit, a.rangeAnswer(p), asked{placed: b.Placed(), span: p.value, proven: true}); err != nil {
 		return err
 	}
 	return b.AddReceipt(sel.Receipt.Envelope)

@@ -58,6 +58,10 @@ type Result struct {
 	// a proof, the bytes that `leafproof verify -o` writes.
 	Bytes  int64  `json:"bytes"`
 	Digest string `json:"digest"`
+	// Span is where the value at a JSON Pointer stands in the artifact, half open;
+	// the member is absent in the receipt of any other selector. Without it a proof
+	// of the same bytes elsewhere would pass for one of the value.
+	Span *[2]int64 `json:"span,omitzero"`
 }
 
 // Completion is how far the scan came.
@@ -72,6 +76,16 @@ type Captured struct {
 	Records    *int64 `json:"records"`
 	Omissions  int64  `json:"omissions"`  // how many are listed
 	Redactions int64  `json:"redactions"` // how many are listed
+}
+
+// CapturedOf is what a receipt copies of a manifest's completeness.
+func CapturedOf(c Completeness) Captured {
+	return Captured{Status: c.Status, Records: c.Records, Omissions: int64(len(c.Omissions)), Redactions: int64(len(c.Redactions))}
+}
+
+func (c Captured) equal(d Captured) bool {
+	return c.Status == d.Status && c.Omissions == d.Omissions && c.Redactions == d.Redactions &&
+		(c.Records == d.Records || c.Records != nil && d.Records != nil && *c.Records == *d.Records)
 }
 
 // Disclosed is the bytes of the artifact that left the store: of a proof, whole
@@ -148,6 +162,10 @@ func (b *Receipt) checkScan(c *checker) {
 	c.notNegative(r.Matched, "/result/matched")
 	c.notNegative(r.MatchedSoFar, "/result/matched_so_far")
 	c.digest(&r.Digest, "/result/digest")
+	if s := r.Span; s != nil {
+		c.must(s[0] >= 0 && s[0] < s[1], "/result/span", "[%d,%d) is no place of a value", s[0], s[1])
+		c.must(e.Basis == "range", "/result/span", "a place, of an answer that is no part by position")
+	}
 	c.oneOf(done.Stop, "/completion/stop", "complete", "page_limit", "byte_limit", "budget", "deadline", "cancelled", "error")
 	c.oneOf(done.More, "/completion/more", "yes", "no", "unknown")
 	complete := done.Stop == "complete"
@@ -191,7 +209,8 @@ func (b *Receipt) String() string {
 
 // VerifyReceipt judges the receipt that stands beside a manifest, as of a time. The
 // fact is [FactScan]: attested by the keys that may speak as [RoleReceipt], a
-// MISMATCH when the receipt is about another artifact or its signature is wrong,
+// MISMATCH when the receipt is about another artifact, says of the capture what the
+// manifest does not, or its signature is wrong,
 // else unverifiable with the reason. For a reader with an ad-hoc key nothing is
 // claimed: that key speaks for manifests alone. The receipt is nil unless the fact
 // is attested. The error is about the form.
@@ -201,8 +220,16 @@ func VerifyReceipt(env Envelope, m *Manifest, policy *Policy, at time.Time) (*Re
 		return nil, Fact{}, err
 	}
 	fact := Fact{Name: FactScan}
-	if err := s.doc.Body.About().Fits(m); err != nil {
+	receipt, ok := s.doc.Body.(*Receipt)
+	if !ok {
+		return nil, Fact{}, &Error{Op: "verify receipt", Err: ErrMalformed}
+	}
+	if err := receipt.Fits(m); err != nil {
 		fact.State, fact.Reason = Mismatch, "the receipt is about another artifact"
+		return nil, fact, nil
+	}
+	if want := CapturedOf(m.Predicate.ArtifactRef.Completeness); !receipt.Capture.equal(want) {
+		fact.State, fact.Reason = Mismatch, "the receipt says of the capture what the manifest does not"
 		return nil, fact, nil
 	}
 	keys, state, err := s.judge(policy, at)
@@ -218,10 +245,6 @@ func VerifyReceipt(env Envelope, m *Manifest, policy *Policy, at time.Time) (*Re
 		names[i] = k.Name
 	}
 	slices.Sort(names)
-	receipt, ok := s.doc.Body.(*Receipt)
-	if !ok {
-		return nil, Fact{}, &Error{Op: "verify receipt", Err: ErrMalformed}
-	}
 	fact.State, fact.By, fact.Role, fact.Detail = Attested, strings.Join(names, "+"), RoleReceipt, receipt.String()
 	return receipt, fact, nil
 }

@@ -21,9 +21,9 @@ func (c *checker) takeDigest() {
 }
 
 // checkReceipt judges the receipt in the bundle and holds it to the claim: it must
-// have been given for this part of this artifact and for these very bytes, or it is
-// a MISMATCH of the fact scan. It vouches for the place of a pointer whose document
-// is not here.
+// have been given for this part of this artifact, at this place, and for these very
+// bytes, or it is a MISMATCH of the fact scan. It vouches for the place of a value
+// whose document is not here, if it says where that is.
 func (c *checker) checkReceipt(claim Claim, env manifest.Envelope, o Options) error {
 	const at = "header/receipt"
 	r, scan, err := manifest.VerifyReceipt(env, c.m, o.Policy, o.At)
@@ -53,6 +53,10 @@ func (c *checker) checkReceipt(claim Claim, env manifest.Envelope, o Options) er
 	}
 	switch scan.State {
 	case manifest.Attested:
+		if r.Result.Span == nil {
+			place.Reason = "the receipt does not say at which bytes the value stands"
+			break
+		}
 		place.State, place.Reason, place.By, place.Role = scan.State, "", scan.By, scan.Role
 	case manifest.Mismatch:
 		place.Reason = "the receipt is not of this read"
@@ -71,6 +75,12 @@ func (c *checker) another(claim Claim, r *manifest.Receipt) (string, error) {
 	}
 	if want := normalised(claim); !bytes.Equal(asked, want) {
 		return fmt.Sprintf("the receipt is for %s, the claim is %s", asked, claim), nil
+	}
+	if r.Request.Action != "prove" {
+		return fmt.Sprintf("the receipt is for a %s, which made no bundle", r.Request.Action), nil
+	}
+	if s := r.Result.Span; s != nil && (claim.Kind != KindPointer || *s != claim.Ranges[0]) {
+		return fmt.Sprintf("the receipt is for the value at bytes %d:%d", s[0], s[1]), nil
 	}
 	size := c.given.Size()
 	digest, err := c.given.Seal()

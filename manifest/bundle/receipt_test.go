@@ -80,7 +80,7 @@ func receiptFor(t testing.TB, src bundle.Source, asked, given []byte) *manifest.
 		Examined:   manifest.Examined{Basis: "range", Bytes: int64(len(given))},
 		Result:     manifest.Result{Bytes: int64(len(given)), Digest: merkle.Sum(given).String()},
 		Completion: manifest.Completion{Stop: "complete", More: "no"},
-		Capture:    manifest.Captured{Status: manifest.StatusComplete},
+		Capture:    manifest.CapturedOf(src.Manifest.Predicate.ArtifactRef.Completeness),
 		Page:       manifest.Page{Number: &none},
 		Assurance:  "proven",
 	}
@@ -105,6 +105,9 @@ func TestReceipt(t *testing.T) {
 	}
 	asked, given := selector.PointerSelector("/items/200/id"), []byte("200\n")
 	good := receiptFor(t, src, asked, given)
+	place := excerpt().Claim().Ranges[0]
+	good.Result.Span = &place
+	beside := [2]int64{place[0] - 1, place[1] - 1}
 	change := func(f func(*manifest.Receipt)) *manifest.Receipt {
 		r := *good
 		f(&r)
@@ -130,6 +133,10 @@ func TestReceipt(t *testing.T) {
 		"of fewer bytes":    {signBody(t, receiptFor(t, src, asked, []byte("200")), "store"), storePolicy(t), "MISMATCH(the receipt is for 3 other bytes)", "unverifiable(the receipt is not of this read)", 3},
 		"another artifact":  {signBody(t, receiptFor(t, other, asked, given), "store"), storePolicy(t), "MISMATCH(the receipt is about another artifact)", "unverifiable(the receipt is not of this read)", 3},
 		"another manifest":  {signBody(t, change(func(r *manifest.Receipt) { r.ManifestID = other.Manifest.ManifestID }), "store"), storePolicy(t), "MISMATCH(the receipt is about another artifact)", "unverifiable(the receipt is not of this read)", 3},
+		"of another place":  {signBody(t, change(func(r *manifest.Receipt) { r.Result.Span = &beside }), "store"), storePolicy(t), "MISMATCH(the receipt is for the value at bytes ", "unverifiable(the receipt is not of this read)", 3},
+		"of no place":       {signBody(t, change(func(r *manifest.Receipt) { r.Result.Span = nil }), "store"), storePolicy(t), vouched, "unverifiable(the receipt does not say at which bytes the value stands)", 2},
+		"of a read":         {signBody(t, change(func(r *manifest.Receipt) { r.Request.Action = "read" }), "store"), storePolicy(t), "MISMATCH(the receipt is for a read, which made no bundle)", "unverifiable(the receipt is not of this read)", 3},
+		"another capture":   {signBody(t, change(func(r *manifest.Receipt) { r.Capture.Status = manifest.StatusUnknown }), "store"), storePolicy(t), "MISMATCH(the receipt says of the capture what the manifest does not)", "unverifiable(the receipt is not of this read)", 3},
 		"a forged one":      {forged, storePolicy(t), "MISMATCH(", "unverifiable(the receipt is not of this read)", 3},
 		"by a manifest key": {signBody(t, change(func(r *manifest.Receipt) { r.Issuer.KeyID = one.Fingerprint() }), "one"), storePolicy(t), "unverifiable(key has not this role: one may not speak as receipt)", "unverifiable(key has not this role: one may not speak as receipt)", 2},
 		"by nobody known":   {signBody(t, good, "store"), policy(t, "one"), "unverifiable(unknown key", "unverifiable(unknown key", 2},
@@ -234,6 +241,32 @@ func TestReceiptOfEach(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReceiptElsewhere: a receipt of the value at a pointer does not vouch for the
+// same bytes at another place.
+func TestReceiptElsewhere(t *testing.T) {
+	data := []byte(`{"a":200,"note":"200","pad":"` + strings.Repeat("x", 4000) + `"}`)
+	src := source(t, data, "")
+	b, err := bundle.Pointer(t.Context(), src, "/a", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := receiptFor(t, src, selector.PointerSelector("/a"), []byte("200\n"))
+	r.Result.Span = &[2]int64{5, 8}
+	file := withReceipt(t, b, signBody(t, r, "store"))
+	for at, exit := range map[string]int{"[[5,8]]": 0, "[[17,20]]": 3} {
+		moved := reseal(bytes.Replace(file, []byte(`"ranges":[[5,8]]`), []byte(`"ranges":`+at), 1))
+		var out bytes.Buffer
+		res, err := verify(moved, storePolicy(t), &out)
+		if err != nil || out.String() != "200\n" {
+			t.Fatal(err, out.String())
+		}
+		if got := res.Verdict.Exit(); got != exit {
+			f, _ := res.Verdict.Fact(manifest.FactSelector)
+			t.Errorf("the value at %s: exit %d, want %d; selector is %s", at, got, exit, f)
+		}
 	}
 }
 
