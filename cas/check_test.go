@@ -105,6 +105,7 @@ func TestCheckDamage(t *testing.T) {
 	for _, kind := range []string{"blob", "obao", "pack", "index", "rcpe"} {
 		for name, damage := range damages {
 			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
 				dir := t.TempDir()
 				blobs := checkedStore(t, dir)
 				path := objects(t, dir)[kind][0]

@@ -216,6 +216,7 @@ func TestChunkedDamage(t *testing.T) {
 	for _, kind := range []string{"pack", "obao", "rcpe"} {
 		for name, change := range damage {
 			t.Run(kind+"/"+name, func(t *testing.T) {
+				t.Parallel()
 				dir := t.TempDir()
 				put(t, onDisk(t, dir), data, cas.ChunkedRecords)
 				paths := objects(t, dir)[kind]

@@ -46,7 +46,7 @@ func lines(seed uint64, size int) []byte {
 func TestChunkerParallel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	inputs := map[string][]byte{
-		"random": random(1, 3<<20), "lines": lines(1, 3<<20), "zeros": make([]byte, 1<<20),
+		"random": random(1, 1<<20), "lines": lines(1, 1<<20), "zeros": make([]byte, 1<<20),
 		"short": random(2, 100), "empty": nil, "one": {7}, "period": bytes.Repeat([]byte("abcdefg"), 100_000),
 	}
 	for id, c := range cas.Chunkers() {

@@ -39,20 +39,24 @@ type scenario struct {
 	needs crashfs.Sabotage
 	// leased gives the store a book, and roots: what is held is published.
 	leased bool
-	// sample is of how many operations one is looked at, from a random one on,
-	// unless LEAFPROOF_EVERY_OPERATION is set; 0 is 1.
+	// sample is how many times fewer operations are looked at than of a short
+	// history, unless LEAFPROOF_EVERY_OPERATION is set; 0 is 1.
 	sample int
 }
 
-// sampled is of how many operations one is to be looked at.
-func (sc scenario) sampled() int {
+// everyOperation says that tests are not to sample. It takes minutes.
+func everyOperation() bool { return os.Getenv("LEAFPROOF_EVERY_OPERATION") != "" }
+
+// sampled is of how many operations one is to be looked at, from a random one on,
+// where of a short history it is one of so many.
+func (sc scenario) sampled(of int) int {
 	switch {
+	case everyOperation():
+		return 1
 	case testing.Short():
 		return 15
-	case os.Getenv("LEAFPROOF_EVERY_OPERATION") != "":
-		return 1
 	}
-	return max(1, sc.sample)
+	return of * max(1, sc.sample)
 }
 
 // both are the flushes that whoever writes an object needs.
@@ -613,9 +617,9 @@ func needFlushes(t *testing.T) {
 	}
 }
 
-// TestCrash cuts every history after every operation, and once more while it
+// TestCrash cuts every history after its operations, and once more while it
 // is made again on what was left: what was told stands, all else is absent or
-// whole.
+// whole. With LEAFPROOF_EVERY_OPERATION it is every operation.
 func TestCrash(t *testing.T) {
 	needFlushes(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(1000)) // small heaps, many of them
@@ -628,7 +632,7 @@ func TestCrash(t *testing.T) {
 		for _, sc := range scenarios {
 			t.Run(sc.name, func(t *testing.T) {
 				t.Parallel()
-				r := &rig{scenario: sc, seeds: seeds, every: int64(sc.sampled()), recovers: true}
+				r := &rig{scenario: sc, seeds: seeds, every: int64(sc.sampled(2)), recovers: true}
 				r.moments.Store(rand.Int64N(r.every))
 				r.run(t, crashfs.Sabotage{})
 				for _, p := range r.problems {

@@ -111,7 +111,8 @@ func errorText(err error) []string {
 }
 
 // TestFaults makes the first, the second, … operation fail, once and for good,
-// until a run meets no fault any more. Every run ends, in success or an error,
+// until a run meets no fault any more; without LEAFPROOF_EVERY_OPERATION, some
+// of them. Every run ends, in success or an error,
 // loses nothing that was told, and leaves a store that works.
 func TestFaults(t *testing.T) {
 	needFlushes(t)
@@ -123,8 +124,8 @@ func TestFaults(t *testing.T) {
 			}
 			t.Run(sc.name, func(t *testing.T) {
 				t.Parallel()
-				runs, step := 0, sc.sampled()
-				if testing.Short() {
+				runs, step := 0, sc.sampled(12)
+				if testing.Short() && !everyOperation() {
 					step = 300
 				}
 				for name, fault := range faults {

@@ -215,9 +215,9 @@ func TestIndexDamageEverywhere(t *testing.T) {
 		}
 		reported += len(s.Damaged())
 	}
-	step := 1
-	if testing.Short() {
-		step = 7
+	step := 7
+	if everyOperation() {
+		step = 1
 	}
 	n := 0
 	for at := 0; at < len(good); at += step {
