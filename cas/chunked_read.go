@@ -246,11 +246,8 @@ func (d *chunkedData) readAt(name Name, at place, e recipeEntry, p []byte, from 
 		return ErrCorrupt
 	}
 	key := runKey{name.Tenant, name.ID, name.Gen, at.at}
-	if at.codec != codecRaw && !d.strict {
-		if run, ok := d.s.runs.get(key); ok && uint32(len(run)) == at.raw {
-			copy(p, run[at.off+from:])
-			return nil
-		}
+	if at.codec != codecRaw && !d.strict && d.s.runs.copy(key, at.raw, p, at.off+from) {
+		return nil
 	}
 	o, done, err := d.packs.get(d.ctx, name)
 	if err != nil {
@@ -269,13 +266,16 @@ func (d *chunkedData) readAt(name Name, at place, e recipeEntry, p []byte, from 
 	if err := readFullAt(o, stored, int64(at.at)); err != nil {
 		return err
 	}
-	run, err := decodeRun(at.codec, at.raw, stored, nil)
-	if err != nil {
+	run := decodedRun{room: newRoom(at.raw)}
+	if run.p, err = decodeRun(at.codec, at.raw, stored, run.room.bytes()); err != nil {
+		run.room.free()
 		return err
 	}
-	copy(p, run[at.off+from:])
-	if !d.strict {
-		d.s.runs.put(key, run)
+	copy(p, run.p[at.off+from:])
+	if d.strict {
+		run.room.free()
+	} else {
+		d.s.runs.keep(key, run)
 	}
 	return nil
 }
@@ -354,18 +354,31 @@ const (
 const runCacheBytes = 4 << 20
 
 // runCache keeps decoded runs, the least recently used leaving first. It is
-// bounded in bytes. They are not verified yet: whoever uses them does that.
+// bounded in bytes. They are not verified yet: whoever uses them does that. A scan
+// decodes one run after another, so the rooms of those that leave are used again.
 type runCache struct {
 	max int
 
 	mu   sync.Mutex
 	size int
-	used *simplelru.LRU[runKey, []byte]
+	used *simplelru.LRU[runKey, decodedRun]
 }
+
+// decodedRun is what a runCache keeps.
+type decodedRun struct {
+	p    []byte
+	room room // that p stands in, if nobody else looks at it; else none
+}
+
+// cost is about what it takes in memory.
+func (r decodedRun) cost() int { return max(len(r.p), len(r.room.bytes())) }
 
 func newRunCache(max int) *runCache {
 	c := &runCache{max: max}
-	c.used, _ = simplelru.NewLRU(math.MaxInt, func(_ runKey, p []byte) { c.size -= len(p) })
+	c.used, _ = simplelru.NewLRU(math.MaxInt, func(_ runKey, r decodedRun) { // fails for size ≤ 0 only
+		c.size -= r.cost()
+		r.room.free()
+	})
 	return c
 }
 
@@ -373,16 +386,76 @@ func newRunCache(max int) *runCache {
 func (c *runCache) get(key runKey) ([]byte, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.used.Get(key)
+	r, ok := c.used.Get(key)
+	if ok && !r.room.none() { // it has a reader from now on
+		c.size -= r.cost()
+		r.room = room{}
+		c.used.Add(key, r)
+		c.size += r.cost()
+	}
+	return r.p, ok
+}
+
+// copy fills p with the bytes from number from on of a run of size bytes, and
+// reports whether it is there and has them.
+func (c *runCache) copy(key runKey, size uint32, p []byte, from uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r, ok := c.used.Get(key)
+	if !ok || uint32(len(r.p)) != size || uint64(from)+uint64(len(p)) > uint64(size) {
+		return false
+	}
+	copy(p, r.p[from:])
+	return true
 }
 
 // put keeps p, which nobody may change any more.
-func (c *runCache) put(key runKey, p []byte) {
+func (c *runCache) put(key runKey, p []byte) { c.keep(key, decodedRun{p: p}) }
+
+// keep is put of a run with its room, both of which the caller gives away.
+func (c *runCache) keep(key runKey, r decodedRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.used.Remove(key)
-	c.used.Add(key, p)
-	for c.size += len(p); c.size > c.max; {
+	c.used.Add(key, r)
+	for c.size += r.cost(); c.size > c.max; {
 		c.used.RemoveOldest()
+	}
+}
+
+// room is memory for a decoded run: one of both, or none.
+type room struct {
+	small *runRoom
+	large *squashed
+}
+
+// newRoom returns a room for a run of n bytes, and for what a decoder writes
+// behind it.
+func newRoom(n uint32) room {
+	if n <= runSize {
+		return room{small: runRooms.Get().(*runRoom)}
+	}
+	return room{large: squashers.Get().(*squashed)}
+}
+
+func (r room) none() bool { return r == room{} }
+
+func (r room) bytes() []byte {
+	switch {
+	case r.small != nil:
+		return r.small[:]
+	case r.large != nil:
+		return r.large[:]
+	}
+	return nil
+}
+
+// free gives the room away for further use.
+func (r room) free() {
+	if r.small != nil {
+		runRooms.Put(r.small)
+	}
+	if r.large != nil {
+		squashers.Put(r.large)
 	}
 }

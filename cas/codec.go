@@ -19,7 +19,9 @@ const (
 // take, whatever its frame declares.
 const maxRun = maxChunk
 
-// encodeMore is what a codec adds at most to a run that it cannot compress.
+// encodeMore is what a codec adds at most to a run that it cannot compress, and
+// more than a decoder writes behind the bytes of one when it may: it then takes a
+// sixth less time.
 const encodeMore = 64
 
 // The zstd codecs of this process. Both are safe for concurrent use, keep their
@@ -95,7 +97,8 @@ func worthEncoding(raw, room []byte) bool {
 
 // decodeRun returns the raw bytes of a run, exactly as many as its pack says.
 // Anything else is errPack. It takes no more memory than that, and at most
-// maxRun, whatever the stored bytes declare; room may be given for it.
+// maxRun, whatever the stored bytes declare, and encodeMore; room may be given for
+// it.
 func decodeRun(codec, raw uint32, stored, room []byte) ([]byte, error) {
 	switch {
 	case codec == codecRaw && raw == uint32(len(stored)):
@@ -103,10 +106,10 @@ func decodeRun(codec, raw uint32, stored, room []byte) ([]byte, error) {
 	case codec != codecZstd || raw > maxRun:
 		return nil, fmt.Errorf("%w: a run of codec %d with %d raw bytes", errPack, codec, raw)
 	}
-	if cap(room) < int(raw) {
-		room = make([]byte, 0, raw)
+	if cap(room) < int(raw)+encodeMore {
+		room = make([]byte, 0, raw+encodeMore)
 	}
-	p, err := zstdDecoder().DecodeAll(stored, room[:0:raw])
+	p, err := zstdDecoder().DecodeAll(stored, room[:0:raw+encodeMore])
 	if err == nil && len(p) != int(raw) {
 		err = fmt.Errorf("%d bytes, not %d", len(p), raw)
 	}
