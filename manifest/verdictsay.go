@@ -17,15 +17,15 @@ var plain = map[string]string{
 	FactScope:         "the owner",
 	FactCommit:        "the date of filing",
 	FactSelector:      "the place they were taken from",
-	FactAnswer:        "the completeness of the answer",
+	FactAnswer:        "how complete the answer is",
 	FactIndex:         "the honesty of the index",
-	FactCapture:       "the completeness of the recording",
+	FactCapture:       "how complete the recording is",
 	FactSource:        "the source",
 	FactTimes:         "the dates of the record",
 	FactExpiry:        "the date until which it is offered",
 	FactSupersession:  "what replaces it or what it replaces",
 	FactRecordNumbers: "the numbers of the records",
-	FactScan:          "the completeness of the search",
+	FactScan:          "how far the search went",
 }
 
 // Sentence is the verdict in one plain sentence, for a reader who knows none of
@@ -128,6 +128,11 @@ func phrases(facts []Fact) []string {
 	out := make([]string, len(facts))
 	for i, f := range facts {
 		out[i] = plain[f.Name]
+		if f.Name == FactCapture && f.State == Attested {
+			// A voucher for "unknown" must not read as one for completeness.
+			status, _, _ := strings.Cut(f.Detail, ",")
+			out[i] += " (" + Printable(status) + ")"
+		}
 	}
 	return out
 }
