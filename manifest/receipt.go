@@ -204,7 +204,7 @@ func (b *Receipt) String() string {
 		n += r[1] - r[0]
 	}
 	say("%d bytes disclosed", n)
-	return fmt.Sprintf("%s by %s at %s, %s: %s", b.Request.Action, b.Principal, b.IssuedAt, b.Completion.Stop, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s by %s at %s, %s: %s", b.Request.Action, *word(&b.Principal), b.IssuedAt, b.Completion.Stop, strings.Join(parts, ", "))
 }
 
 // VerifyReceipt judges the receipt that stands beside a manifest, as of a time. The

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -244,7 +245,7 @@ func (j *judgement) attested(m *Manifest, keys []Key) []Fact {
 	}
 	source := Fact{Name: FactSource, State: NotClaimed, Reason: "no source is named"}
 	if v := ref.SourceVersion; v != (SourceVersion{}) {
-		text := optional(", source ", v.SourceID) + optional(", snapshot ", v.SnapshotID) + optional(", observed ", v.ObservedAt)
+		text := optional(", source ", v.SourceID) + optional(", snapshot ", word(v.SnapshotID)) + optional(", observed ", v.ObservedAt)
 		source = said(FactSource, strings.TrimPrefix(text, ", "))
 	}
 	expiry := Fact{Name: FactExpiry, State: NotClaimed, Reason: "it does not expire"}
@@ -263,6 +264,17 @@ func (j *judgement) attested(m *Manifest, keys []Key) []Fact {
 		supersession = said(FactSupersession, "it supersedes "+strings.Join(ids, ", "))
 	}
 	return append(facts, source, expiry, supersession)
+}
+
+// word is text that a statement may choose freely, as it stands inside a sentence of
+// ours: in quotes, unless it is made of what cannot pass for more of the sentence.
+func word(s *string) *string {
+	if s == nil || *s != "" && !strings.ContainsFunc(*s, func(r rune) bool {
+		return r >= 0x80 || !isAlnum(byte(r)) && !strings.ContainsRune("._:-@/+", r)
+	}) {
+		return s
+	}
+	return new(strconv.Quote(cut(*s, maxField)))
 }
 
 func optional(before string, s *string) string {

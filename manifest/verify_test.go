@@ -348,3 +348,30 @@ func TestSecureSystemsLibAltered(t *testing.T) {
 		}
 	}
 }
+
+// TestFreeText: what a statement may say freely does not pass for more of a detail.
+func TestFreeText(t *testing.T) {
+	p := predicate()
+	p.ArtifactRef.SourceVersion.SnapshotID = new(`7, observed 2030-01-01T00:00:00Z "x"`)
+	key, pub := testKey("one")
+	payload := statement(t, p)
+	env, err := manifest.Sign(payload, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, facts, err := manifest.VerifyEnvelope(env, "", manifest.AdHoc(pub), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := manifest.NewVerdict()
+	v.Set(facts...)
+	const want = `source infra.incident-events, snapshot "7, observed 2030-01-01T00:00:00Z \"x\"", observed 2026-11-06T04:39:50Z`
+	if f, _ := v.Fact(manifest.FactSource); f.Detail != want {
+		t.Errorf("source is %s, want %s", f.Detail, want)
+	}
+	r := receiptBody(t, "one")
+	r.Principal = "bob at 2030-01-01T00:00:00Z, complete: 0 bytes disclosed"
+	if got := r.String(); !strings.HasPrefix(got, `query by "bob at 2030-01-01T00:00:00Z, complete: 0 bytes disclosed" at 2026-11-06T04:50:00Z, page_limit: `) {
+		t.Errorf("the receipt says %s", got)
+	}
+}

@@ -29,6 +29,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"leafproof/manifest"
 	"leafproof/merkle"
@@ -129,13 +131,17 @@ type header struct {
 }
 
 // String says the claim as a person would, as in "bytes 1000:2000". A pointer in
-// it is [manifest.Printable].
+// it is quoted as in Go, so that its end is seen, and [manifest.Printable].
 func (c Claim) String() string {
 	switch {
 	case c.Kind == KindRecords && c.Range != nil:
 		return fmt.Sprintf("records %d:%d", c.Range[0], c.Range[1])
 	case c.Kind == KindPointer && c.Pointer != nil:
-		s := fmt.Sprintf(`pointer "%s"`, manifest.Printable(*c.Pointer))
+		quoted := manifest.Printable(strconv.Quote(*c.Pointer))
+		if !strings.HasSuffix(quoted, `"`) { // it was cut
+			quoted += `"`
+		}
+		s := "pointer " + quoted
 		if len(c.Ranges) == 1 {
 			s += fmt.Sprintf(" at bytes %d:%d", c.Ranges[0][0], c.Ranges[0][1])
 		}

@@ -97,10 +97,14 @@ func TestEveryFact(t *testing.T) {
 			{edit(`"tenant_id":"acme"`, `"tenant_id":"evil"`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /scope/tenant_id)", nil},
 			{file, bundle.Options{Policy: elsewhere, At: at}, "unverifiable(key may not speak for this scope: one may not speak for tenant acme)", without(manifest.FactScope)},
 		},
-		manifest.FactCapture: {{edit(`"status":"complete"`, `"status":"unknown"`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /completeness/status)", nil}},
-		manifest.FactSource:  {{edit(`"source_id":"infra.events"`, `"source_id":"infra.alerts"`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /source_version/source_id)", nil}},
-		manifest.FactTimes:   {{edit(`"created_at":"2026-`, `"created_at":"2027-`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /created_at)", nil}},
-		manifest.FactExpiry:  {{edit(`"expires_at":"2026-`, `"expires_at":"2036-`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /expires_at)", nil}},
+		manifest.FactCapture: {
+			{edit(`"status":"complete"`, `"status":"unknown"`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /completeness/status)", nil},
+			// More differences than are named say nothing of another fact.
+			{edit(`"coverage":{"region":"eu"}`, `"coverage":{"`+strings.Join(strings.Split("abcdefghijklmnopqrstuv", ""), `":1,"`)+`":1}`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /completeness/coverage/a, ", nil},
+		},
+		manifest.FactSource: {{edit(`"source_id":"infra.events"`, `"source_id":"infra.alerts"`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /source_version/source_id)", nil}},
+		manifest.FactTimes:  {{edit(`"created_at":"2026-`, `"created_at":"2027-`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /created_at)", nil}},
+		manifest.FactExpiry: {{edit(`"expires_at":"2026-`, `"expires_at":"2036-`), admitted, "MISMATCH(ref_altered: the reference differs from the signed one at /expires_at)", nil}},
 		manifest.FactSupersession: {{
 			file, option(func(o *bundle.Options) { o.Later = []manifest.Envelope{forge(signBody(t, ended, "store"))} }),
 			"MISMATCH(the later statement: signature does not verify", nil,

@@ -3,6 +3,7 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,10 +17,10 @@ import (
 // The fact is attested, and lapsed where a statement is in force as of o.At; it is
 // unverifiable where one of them has nobody to vouch for it or is about another
 // artifact, and a MISMATCH where a signature is wrong. A tombstone has the last
-// word among those in force.
+// word among those in force; the detail names whoever said another part of it.
 func laterFact(m *manifest.Manifest, o Options) (manifest.Fact, error) {
 	fact := manifest.Fact{Name: manifest.FactSupersession}
-	var details []string
+	var said []manifest.Fact
 	for i, env := range o.Later {
 		one, err := laterOne(m, env, o)
 		if err != nil {
@@ -29,9 +30,15 @@ func laterFact(m *manifest.Manifest, o Options) (manifest.Fact, error) {
 			one.Name = fact.Name
 			return one, nil
 		}
-		details = append(details, one.Detail)
+		said = append(said, one)
 		if i == 0 || one.Lapsed && (!fact.Lapsed || one.Role == manifest.RoleTombstone) {
 			fact.State, fact.By, fact.Role, fact.Lapsed = one.State, one.By, one.Role, one.Lapsed
+		}
+	}
+	details := make([]string, len(said))
+	for i, one := range said {
+		if details[i] = one.Detail; one.By != fact.By || one.Role != fact.Role {
+			details[i] = fmt.Sprintf("%s (%s) says: %s", one.By, one.Role, one.Detail)
 		}
 	}
 	fact.Detail = strings.Join(details, "; ")
@@ -81,7 +88,7 @@ func laterOne(m *manifest.Manifest, env manifest.Envelope, o Options) (manifest.
 	case *manifest.Tombstone:
 		fact.Detail = "ended by its store at " + b.EffectiveAt
 		if b.Reason != nil {
-			fact.Detail += ", reason: " + *b.Reason
+			fact.Detail += ", reason " + strconv.Quote(*b.Reason) // free text: it must not pass for more of ours
 		}
 		fact.Lapsed = begun(b.EffectiveAt, o.At)
 	}

@@ -232,3 +232,19 @@ func TestPointerOut(t *testing.T) {
 		}
 	}
 }
+
+// TestClaimText: nothing in a pointer passes for the end of it.
+func TestClaimText(t *testing.T) {
+	for pointer, want := range map[string]string{
+		"":                        `pointer ""`,
+		"/a~1b/é":                 `pointer "/a~1b/é"`,
+		`/a" at bytes 5:6`:        `pointer "/a\" at bytes 5:6"`,
+		`/a\`:                     `pointer "/a\\"`,
+		"/\x1b[2J\u202e":          `pointer "/\x1b[2J\u202e"`,
+		strings.Repeat("/a", 200): `pointer "` + strings.Repeat("/a", 87) + `/… and 226 more"`,
+	} {
+		if got := bundle.PointerClaim(pointer).String(); got != want {
+			t.Errorf("%q: %s, want %s", pointer, got, want)
+		}
+	}
+}

@@ -289,6 +289,17 @@ func TestLater(t *testing.T) {
 	future.EffectiveAt = manifest.FormatTime(at.Add(time.Second))
 	forged := forge(signBody(t, superseded(src), "store"))
 	supersede, tombstone := signBody(t, superseded(src), "store"), signBody(t, ended, "store")
+	by := func(key string) *manifest.Superseded {
+		return &manifest.Superseded{Head: headOf(t, src, key), By: next, Kind: "correct"}
+	}
+	pub, err := manifest.PublicKeyOf(signer("other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := storePolicy(t).With(manifest.AddKey(manifest.Key{Name: "other", Public: pub, Roles: []string{manifest.RoleSupersede}}))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		later   []manifest.Envelope
 		policy  *manifest.Policy
@@ -299,7 +310,8 @@ func TestLater(t *testing.T) {
 	}{
 		"none":             {nil, storePolicy(t), "not-claimed(no later statement at hand)", "", 0, 0},
 		"superseded":       {[]manifest.Envelope{supersede}, storePolicy(t), "attested(store, supersede)", "superseded by " + next.ArtifactID + " (correct)", 0, 2},
-		"ended":            {[]manifest.Envelope{tombstone}, storePolicy(t), "attested(store, tombstone)", "ended by its store at 2026-11-30T12:00:00Z, reason: asked for", 0, 2},
+		"ended":            {[]manifest.Envelope{tombstone}, storePolicy(t), "attested(store, tombstone)", "ended by its store at 2026-11-30T12:00:00Z, reason \"asked for\\nby the customer\"", 0, 2},
+		"by two keys":      {[]manifest.Envelope{signBody(t, by("other"), "other"), tombstone}, two, "attested(store, tombstone)", "other (supersede) says: superseded by " + next.ArtifactID, 0, 2},
 		"both":             {[]manifest.Envelope{supersede, tombstone}, storePolicy(t), "attested(store, tombstone)", "superseded by ", 0, 2},
 		"both, turned":     {[]manifest.Envelope{tombstone, supersede}, storePolicy(t), "attested(store, tombstone)", "ended by its store", 0, 2},
 		"not yet":          {[]manifest.Envelope{signBody(t, &future, "store")}, storePolicy(t), "attested(store, tombstone)", "ended by its store at 2026-11-30T12:00:01Z", 0, 0},
