@@ -29,6 +29,7 @@ func (r *runner) ordered(ctx context.Context, t Task) error {
 	if r.budget.Limit > 0 {
 		s.keep = r.budget.Limit + 1
 	}
+	s.carryRows()
 	err := r.collect(ctx, t, s, last)
 	if err != nil {
 		if from.Record > 0 { // an earlier page counted them all
@@ -48,9 +49,13 @@ func (r *runner) ordered(ctx context.Context, t Task) error {
 		if !r.fits(e.span) {
 			return errStopped
 		}
-		row, err := t.row(e.rec, e.span, buf)
-		if cap(row.Bytes) <= lendMax {
-			buf = row.Bytes
+		row := Row{Record: e.rec, Span: e.span, Bytes: e.row}
+		var err error
+		if !e.carried() {
+			row, err = t.row(e.rec, e.span, buf)
+			if cap(row.Bytes) <= lendMax {
+				buf = row.Bytes
+			}
 		}
 		if err == nil && chosen != nil {
 			row.Selected, _ = chosen.of(row.Bytes, e.span.Start, true) // it was told before
@@ -89,7 +94,7 @@ func (r *runner) collect(ctx context.Context, t Task, s *sorter, last int64) err
 				return errStopped
 			}
 			if b.outcome[i] == Matched {
-				if err := s.add(b.key(i), b.first+int64(i), span); err != nil {
+				if err := s.add(b.key(i), b.first+int64(i), span, b.bytes(i)); err != nil {
 					return err
 				}
 			}
@@ -109,7 +114,7 @@ func (t Task) entry(ctx context.Context, rec int64) (*sortEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &sortEntry{cutKey(key), rec, span}, nil
+		return &sortEntry{key: cutKey(key), rec: rec, span: span}, nil
 	}
 	return nil, badMap(-1, "record %d is on no page", rec)
 }

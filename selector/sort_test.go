@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"leafproof/selector"
@@ -184,5 +185,68 @@ func TestOrderCutShort(t *testing.T) {
 	task.From = scan.Position
 	if p := orderedPage(t, task); !slices.Equal(append(rows, p.rows...), want) {
 		t.Errorf("what follows: %d and %d rows", len(rows), len(p.rows))
+	}
+}
+
+// counting is a source that counts what is read of it.
+type counting struct {
+	r    *bytes.Reader
+	read atomic.Int64
+}
+
+func (c *counting) ReadAt(p []byte, off int64) (int, error) {
+	c.read.Add(int64(len(p)))
+	return c.r.ReadAt(p, off)
+}
+
+// A full sort reads its source once, whatever the order, since rows of usual
+// length are carried through the runs; longer ones are read again.
+func TestOrderReadsOnce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(9, 3))
+	for name, c := range map[string]struct {
+		rows, length int
+		memory       int64
+		limit        int64
+		times        float64 // the source is read at most
+	}{
+		"many runs":            {6000, 100, 2000, 0, 1},
+		"levels of runs":       {70_000, 5, 500, 0, 1},
+		"rows across a buffer": {300, 20_000, 100_000, 0, 1},
+		"rows too long":        {30, 90_000, 100_000, 0, 2},
+		"first rows":           {6000, 100, 40_000, 20, 1},
+		"first rows of a lot":  {6000, 100, 40_000, 3000, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src, want := keyed(c.rows, func(int) string {
+				return fmt.Sprintf("%09d%s", rng.IntN(1e9), strings.Repeat("r", rng.IntN(2*c.length)))
+			})
+			if c.limit > 0 {
+				want = want[:c.limit]
+			}
+			b := build(t, src, selector.Layout{Format: "text"})
+			from := &counting{r: bytes.NewReader(src)}
+			var room spill
+			task := selector.Task{Source: from, Map: b.m, Layout: b.layout, Spill: &room, Budget: selector.Budget{Limit: c.limit}}
+			task.SortBy(func(record []byte) ([]byte, bool) {
+				return append(bytes.Clone(record[:min(9, len(record))]), 0), string(record) != "-"
+			}, c.memory)
+			var rows []int64
+			scan, err := task.Run(t.Context(), func(r selector.Row) error {
+				rows = append(rows, r.Record)
+				if !bytes.Equal(r.Bytes, src[r.Span.Start:r.Span.End]) {
+					t.Fatalf("record %d has other bytes", r.Record)
+				}
+				return nil
+			})
+			if err != nil || !slices.Equal(rows, want) {
+				t.Fatalf("%d rows of %d, %+v, %v", len(rows), len(want), scan, err)
+			}
+			if got := float64(from.read.Load()) / float64(len(src)); got > c.times {
+				t.Errorf("read %.2f times", got)
+			}
+			if c.limit == 0 && room.written == 0 {
+				t.Error("nothing was spilled")
+			}
+		})
 	}
 }
