@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +52,10 @@ func (s *Store) find(ctx context.Context, who Caller, id string, action gate.Act
 		return nil, wireError(id, err)
 	}
 	a := s.artifact(who, row, action)
+	// Before the manifest is looked at: a stranger must not measure that it is there.
+	if err := a.knock(ctx); err != nil {
+		return nil, err
+	}
 	if err := s.available(ctx, row); err != nil {
 		return nil, a.tell(ctx, err)
 	}
@@ -111,9 +116,24 @@ func (s *Store) available(ctx context.Context, row catalogue.Artifact) error {
 	return nil
 }
 
+// refused reports whether an error is a decision of the authority, which says no.
+func refused(err error) bool {
+	code := CodeOf(err)
+	return code == CodeRefNotFound || code == CodeAccessRevoked || errors.Is(err, gate.ErrDenied) || errors.Is(err, gate.ErrRevoked)
+}
+
+// noByte are the ranges of a request that will show none.
+var noByte = []merkle.Range{{}}
+
+// knock asks whether any of what is asked for may happen at all.
+func (a *artifact) knock(ctx context.Context) error {
+	_, err := a.permit(ctx, noByte...)
+	return err
+}
+
 // tell returns err to a caller who may know of the artifact, and the refusal to others.
 func (a *artifact) tell(ctx context.Context, err error) error {
-	if _, refusal := a.permit(ctx); refusal != nil {
+	if refusal := a.knock(ctx); refusal != nil {
 		return refusal
 	}
 	return wireError(a.row.ArtifactID, err)
@@ -121,12 +141,56 @@ func (a *artifact) tell(ctx context.Context, err error) error {
 
 // permit asks the gate for the leave to disclose ranges of the artifact's bytes.
 func (a *artifact) permit(ctx context.Context, ranges ...merkle.Range) (gate.Permit, error) {
-	a.request.Ranges = ranges
+	a.request.Ranges, a.request.Records = ranges, nil
 	p, err := a.store.gate.Disclose(ctx, a.request)
+	if e, ok := errors.AsType[*gate.Error](err); ok && errors.Is(err, gate.ErrRecords) {
+		// Leave for some records: look whether all lies in them.
+		if a.request.Records, err = a.among(ctx, ranges, e.Records); err == nil {
+			p, err = a.store.gate.Disclose(ctx, a.request)
+		}
+	}
 	if errors.Is(err, gate.ErrDenied) {
 		return p, notFound(a.row.ArtifactID)
 	}
 	return p, wireError(a.row.ArtifactID, err)
+}
+
+// among returns those of some runs of records that hold all of ranges. What is
+// between two records of a run, such as a comma, counts as theirs.
+func (a *artifact) among(ctx context.Context, ranges, records []merkle.Range) ([]merkle.Range, error) {
+	beyond := a.request.Beyond("the leave is for some records alone")
+	if len(ranges) == 0 || a.m == nil || a.m.Predicate.Records == nil {
+		return nil, beyond
+	}
+	file, m, _, err := a.records(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var held []merkle.Range
+	var bytes []merkle.Range
+	for _, r := range records {
+		r.End = min(r.End, m.Records())
+		if r.Start >= r.End {
+			continue
+		}
+		h, err := hull(ctx, m, r)
+		if err != nil {
+			return nil, err
+		}
+		held, bytes = append(held, r), append(bytes, h...)
+	}
+	var out []merkle.Range
+	for _, want := range ranges {
+		i := slices.IndexFunc(bytes, func(b merkle.Range) bool { return b.Start <= want.Start && want.End <= b.End })
+		if i < 0 {
+			return nil, beyond
+		}
+		if !slices.Contains(out, held[i]) {
+			out = append(out, held[i])
+		}
+	}
+	return out, nil
 }
 
 // allows refuses a selector that the manifest does not list.
@@ -191,12 +255,16 @@ func (s *Store) Resolve(ctx context.Context, who Caller, id string) (*Stat, erro
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.permit(ctx); err != nil {
+	permit, err := a.permit(ctx)
+	if err != nil {
 		return nil, err
 	}
 	gone, err := a.inputsDeleted(ctx)
 	if err != nil {
 		return nil, wireError(id, err)
+	}
+	if err := a.disclosed(ctx, permit, Shown{Facts: true}); err != nil {
+		return nil, err
 	}
 	return &Stat{
 		Ref: a.m.Predicate.ArtifactRef, Manifest: a.m, ManifestID: a.m.ManifestID, SupersededBy: a.later, InputsDeleted: gone,
@@ -240,7 +308,7 @@ func (s *Store) Tenants(ctx context.Context, who Caller) ([]string, error) {
 		switch {
 		case err == nil:
 			out = append(out, t)
-		case !errors.Is(err, gate.ErrDenied):
+		case !refused(err):
 			return nil, wireError("", err)
 		}
 	}
@@ -256,13 +324,15 @@ func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64
 	if tenant == "" {
 		tenant = DefaultTenant
 	}
-	_, err := s.gate.Disclose(ctx, gate.Request{Principal: who.Principal, Tenant: tenant, Action: gate.Stat, Purpose: who.Purpose})
+	permit, err := s.gate.Disclose(ctx, gate.Request{Principal: who.Principal, Tenant: tenant, Action: gate.Stat, Purpose: who.Purpose})
 	switch {
-	case errors.Is(err, gate.ErrDenied):
+	case refused(err):
 		return nil, 0, nil
 	case err != nil:
 		return nil, 0, wireError("", err)
 	}
+	places := s.positions(who)
+	after = places.hide(after)
 	rows, err := s.catalogue.List(ctx, tenant, after, limit)
 	if err != nil {
 		return nil, 0, wireError("", err)
@@ -271,7 +341,7 @@ func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64
 	for _, row := range rows {
 		after = row.Seq
 		a := s.artifact(who, row, gate.Stat)
-		if _, err := a.permit(ctx); CodeOf(err) == CodeRefNotFound {
+		if _, err := a.permit(ctx); refused(err) {
 			continue
 		} else if err != nil {
 			return nil, 0, err
@@ -279,10 +349,13 @@ func (s *Store) List(ctx context.Context, who Caller, tenant string, after int64
 		if err := s.available(ctx, row); err != nil {
 			continue
 		}
-		out = append(out, Entry{row.Seq, row.ArtifactID, row.Tenant, row.Run, row.SourceID, row.Size, row.CreatedAt})
+		out = append(out, Entry{places.show(row.Seq), row.ArtifactID, row.Tenant, row.Run, row.SourceID, row.Size, row.CreatedAt})
 	}
 	if len(rows) < limit {
 		after = 0
 	}
-	return out, after, nil
+	if err := s.disclosed(ctx, permit, tenant, "", Shown{Rows: new(int64(len(out)))}); err != nil {
+		return nil, 0, err
+	}
+	return out, places.show(after), nil
 }

@@ -11,6 +11,8 @@
 //   - [Store.Query] filters its records and says what it examined,
 //   - [Store.Resolve], [Store.ResolveRef] and [Store.List] tell what there is,
 //   - [Store.Delete] ends an artifact, and [Store.GC] reclaims what none needs.
+//   - [Store.Grant] and [Store.Revoke] say who else may do what, [Store.Disclosures]
+//     who was shown what.
 //   - [Store.Statements] lists what was signed about one since: receipts of reads,
 //     tombstones, deletions.
 //
@@ -60,8 +62,8 @@ type Caller struct {
 // Owner is the caller that a store on one's own disk is used as.
 var Owner = Caller{Principal: gate.Owner}
 
-// Authority decides every disclosure. [WithAuthority] sets a store's. It has one
-// method:
+// Authority decides every disclosure. A store's are the grants in its catalogue,
+// unless [WithAuthority] sets another. It has one method:
 //
 //	Decide(ctx context.Context, r Request) (Decision, error)
 //
@@ -78,7 +80,8 @@ type Authority = gate.Authority
 //	Artifact  string         // its id; "" for a listing of the tenant
 //	Action    Action
 //	Purpose   string         // the caller's
-//	Ranges    []merkle.Range // the bytes that will be shown; none: all, where bytes are shown
+//	Ranges    []merkle.Range // the bytes that will be shown; none: all, where bytes are shown; one empty range: no byte
+//	Records   []merkle.Range // the records that these bytes lie in; none: nobody has looked
 //	Placed    merkle.Range   // the records whose places will be shown
 type Request = gate.Request
 
@@ -87,6 +90,9 @@ type Request = gate.Request
 //	Allow    bool
 //	Reason   string    // why not, for the store's own log
 //	NotAfter time.Time // ends an allow; zero: when the gate asks again
+//	Known    bool      // with a refusal: the asker held leave, and may hear that it was withdrawn
+//	Records  []merkle.Range // with an allow: the only records that may be shown; none: all
+//	Grant    string    // what allowed it, for the audit log
 type Decision = gate.Decision
 
 // Principal names who asks; "" is nobody. Action is what he wants to do.
@@ -107,8 +113,8 @@ const (
 	ActionDelete = gate.Delete
 )
 
-// OwnerOnly is the authority of a store that has no grants: the owner may do
-// everything, nobody else anything.
+// OwnerOnly is the authority that looks at no grants and no restrictions: the owner
+// may do everything, nobody else anything.
 func OwnerOnly() Authority { return gate.OwnerOnly{} }
 
 // config are the parts of a store.
@@ -136,6 +142,7 @@ type Store struct {
 	close []func() error // in order; the folder's lock is the last
 
 	manifests manifestCache
+	audit     *auditor
 }
 
 // newStore puts a store together.
@@ -144,7 +151,10 @@ func newStore(ctx context.Context, c config) (*Store, error) {
 	if err != nil {
 		return nil, wireError("open", err)
 	}
-	return &Store{config: c, id: id, gate: gate.New(c.authority, c.catalogue)}, nil
+	if c.authority == nil {
+		c.authority = newGrants(c.catalogue)
+	}
+	return &Store{config: c, id: id, gate: gate.New(c.authority, c.catalogue), audit: &auditor{log: c.catalogue}}, nil
 }
 
 // ID is the store's own name: 32 hex digits chosen when it was made.
@@ -152,7 +162,7 @@ func (s *Store) ID() string { return s.id }
 
 // Close releases the store. What still reads from it fails from then on.
 func (s *Store) Close() error {
-	var errs []error
+	errs := []error{s.audit.close()}
 	for _, f := range s.close {
 		errs = append(errs, f())
 	}

@@ -85,7 +85,7 @@ func (s *Store) Name(ctx context.Context, who Caller, tenant, name string, seq i
 	if errors.Is(err, catalogue.ErrNotFound) {
 		// An authority that does not answer must not tell which names exist.
 		_, err := s.gate.Disclose(ctx, gate.Request{Principal: who.Principal, Tenant: tenant, Action: gate.Stat, Purpose: who.Purpose})
-		if err != nil && !errors.Is(err, gate.ErrDenied) {
+		if err != nil && !refused(err) {
 			return NameVersion{}, wireError(name, err)
 		}
 		return NameVersion{}, noSuchName(name)

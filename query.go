@@ -131,6 +131,7 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 	if err != nil {
 		return nil, wireError(id, err)
 	}
+	shown := &rowsShown{a: a, permit: permit, qid: answer.QID, last: time.Now()}
 	var give func(selector.Row) error
 	if emit != nil {
 		rows := rowMaker{isJSON: isJSON(task.Layout.Format)}
@@ -139,16 +140,21 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 		}
 		give = func(r selector.Row) error {
 			row, text := rows.row(r)
-			if _, err := gated.Write(text); err != nil {
-				return err
-			}
-			if err := receipt.row(row, text); err != nil {
-				return err
-			}
-			return emit(row)
+			return gated.Pass(len(text), func() error {
+				if err := shown.row(ctx, row); err != nil {
+					return err
+				}
+				if err := receipt.row(row, text); err != nil {
+					return err
+				}
+				return emit(row)
+			})
 		}
 	}
 	scan, scanErr := a.scan(ctx, q, *task, give)
+	if err := shown.record(ctx); err != nil {
+		return nil, err
+	}
 	if scanErr != nil && scan.Stop == "" {
 		return nil, wireError(id, scanErr)
 	}

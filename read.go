@@ -78,6 +78,9 @@ func (s *Store) Read(ctx context.Context, who Caller, id string, sel Selector, w
 	if err != nil {
 		return nil, wireError(id, err)
 	}
+	if err := a.disclosed(ctx, permit, shownRanges(a.m.Size, p.ranges...)); err != nil {
+		return nil, err
+	}
 	if err := p.write(rec.tee(gated), data); err != nil {
 		return nil, wireError(id, err)
 	}
@@ -298,9 +301,15 @@ func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, 
 	if err := a.proofReceipt(ctx, sel, permit, b, data); err != nil {
 		return none, wireError(id, err)
 	}
+	if err := a.commit(ctx, b); err != nil {
+		return none, wireError(id, err)
+	}
 	gated, err := gate.NewWriter(ctx, w, permit, a.request)
 	if err != nil {
 		return none, wireError(id, err)
+	}
+	if err := a.disclosed(ctx, permit, exported(a.m.Size, a.request)); err != nil {
+		return none, err
 	}
 	if err := a.exported(ctx, "a bundle of "+b.Claim().String()); err != nil {
 		return none, wireError(id, err)
@@ -381,6 +390,9 @@ func (s *Store) Slice(ctx context.Context, who Caller, id string, r merkle.Range
 	gated, err := gate.NewWriter(ctx, w, permit, a.request)
 	if err != nil {
 		return merkle.Root{}, wireError(id, err)
+	}
+	if err := a.disclosed(ctx, permit, exported(a.m.Size, a.request)); err != nil {
+		return merkle.Root{}, err
 	}
 	if err := a.exported(ctx, fmt.Sprintf("a slice of bytes %d:%d", r.Start, r.End)); err != nil {
 		return merkle.Root{}, wireError(id, err)

@@ -87,6 +87,7 @@ func signStatement(body manifest.Body, by speaker, now time.Time) (catalogue.Sta
 	head := body.About()
 	row := catalogue.Statement{
 		StatementID: doc.ID, Kind: kind, Tenant: head.Scope.TenantID, ArtifactID: head.ArtifactID, IssuedAt: now, Envelope: env.Bytes(),
+		Leaf: statementLeaf(kind, payload),
 	}
 	return row, &Statement{ID: doc.ID, Kind: kind, Digest: merkle.Sum(payload), Envelope: env, Statement: doc, Bytes: row.Envelope}, nil
 }
@@ -129,13 +130,16 @@ func (s *Store) Statements(ctx context.Context, who Caller, id string, after int
 	if err != nil {
 		return nil, 0, err
 	}
-	if _, err := a.permit(ctx); err != nil {
+	permit, err := a.permit(ctx)
+	if err != nil {
 		return nil, 0, err
 	}
+	places := s.positions(who)
+	after = places.hide(after)
 	others := s.artifact(who, a.row, gate.Grant)
 	_, err = others.permit(ctx)
 	all := err == nil
-	if err != nil && CodeOf(err) != CodeRefNotFound {
+	if err != nil && !refused(err) {
 		return nil, 0, err
 	}
 	rows, err := s.catalogue.StatementsOf(ctx, id, after, limit)
@@ -152,12 +156,16 @@ func (s *Store) Statements(ctx context.Context, who Caller, id string, after int
 		if r := st.Receipt(); r != nil && !all && r.Principal != string(who.Principal) {
 			continue
 		}
+		st.Seq = places.show(st.Seq)
 		out = append(out, st)
 	}
 	if len(rows) < limit {
 		after = 0
 	}
-	return out, after, nil
+	if err := a.disclosed(ctx, permit, Shown{Facts: true, Rows: new(int64(len(out)))}); err != nil {
+		return nil, 0, err
+	}
+	return out, places.show(after), nil
 }
 
 // Receipts returns all receipts of reads of an artifact that who may see, oldest

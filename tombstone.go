@@ -32,6 +32,9 @@ func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error
 	if a.row.DeletedAt != nil {
 		return s.available(ctx, a.row)
 	}
+	if err := a.disclosed(ctx, permit, Shown{now: true}); err != nil {
+		return err
+	}
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {
 		return wireError(id, err)
@@ -43,7 +46,9 @@ func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error
 	if err != nil {
 		return wireError(id, err)
 	}
-	return wireError(id, a.bury(ctx, by, permit.Epoch(), reason, now))
+	err = a.bury(ctx, by, permit.Epoch(), reason, now)
+	s.gate.Settle(ctx)
+	return wireError(id, err)
 }
 
 // bury signs a tombstone and ends the artifact by it.

@@ -135,6 +135,7 @@ func newRoot() *cobra.Command {
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
 		verifyCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
 		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
+		grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
 	)
 	return root
 }

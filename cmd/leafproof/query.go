@@ -30,6 +30,7 @@ func queryCommand() *cobra.Command {
 	f.Int64Var(&q.Limit, "limit", 0, "return at most this many records (default: no limit)")
 	f.StringVar(&q.Cursor, "cursor", "", "go on where an earlier answer stopped")
 	f.BoolVar(&q.Count, "count", false, "print the number of matching records alone")
+	asFlags(cmd)
 	receipt := receiptFlag(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -70,7 +71,7 @@ func queryCommand() *cobra.Command {
 func queryText(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Query) error {
 	w := bufio.NewWriter(cmd.OutOrStdout())
 	var line []byte
-	a, err := s.Query(cmd.Context(), leafproof.Owner, id, q, func(r leafproof.Row) error {
+	a, err := s.Query(cmd.Context(), caller(cmd), id, q, func(r leafproof.Row) error {
 		line = append(r.AppendText(line[:0]), '\n')
 		_, err := w.Write(line)
 		return err
@@ -86,7 +87,7 @@ func queryText(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Qu
 }
 
 func queryCount(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Query) error {
-	a, err := s.Query(cmd.Context(), leafproof.Owner, id, q, nil)
+	a, err := s.Query(cmd.Context(), caller(cmd), id, q, nil)
 	if err != nil {
 		return err
 	}
@@ -106,7 +107,7 @@ func queryJSON(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Qu
 	w := bufio.NewWriter(cmd.OutOrStdout())
 	next := `{"rows":[`
 	var line []byte
-	a, err := s.Query(cmd.Context(), leafproof.Owner, id, q, func(r leafproof.Row) error {
+	a, err := s.Query(cmd.Context(), caller(cmd), id, q, func(r leafproof.Row) error {
 		line = appendRow(append(line[:0], next...), r)
 		_, err := w.Write(line)
 		next = ","

@@ -35,6 +35,7 @@ func readCommand() *cobra.Command {
 	f.StringVar(&pointer, "pointer", "", "a JSON Pointer (RFC 6901) into a JSON document")
 	f.StringVarP(&out, "out", "o", "", "write a bundle that proves the part to this file")
 	whole := f.Bool("whole", false, "with --pointer and -o: show the whole document, which proves the place")
+	asFlags(cmd)
 	receipt := receiptFlag(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -71,7 +72,7 @@ func readCommand() *cobra.Command {
 				err = readJSON(cmd, s, args[0], sel)
 			default:
 				bar := outputProgress(cmd, args[0], -1)
-				_, err = s.Read(cmd.Context(), leafproof.Owner, args[0], sel, progressWriter{cmd.OutOrStdout(), bar})
+				_, err = s.Read(cmd.Context(), caller(cmd), args[0], sel, progressWriter{cmd.OutOrStdout(), bar})
 				bar.stop()
 			}
 			return errors.Join(err, receipt.write(cmd))
@@ -95,7 +96,7 @@ func prove(cmd *cobra.Command, s *leafproof.Store, id string, sel leafproof.Sele
 	var claim bundle.Claim
 	bar := outputProgress(cmd, out, -1)
 	err := outfile.Write(out, cmd.OutOrStdout(), func(w io.Writer) (err error) {
-		claim, err = s.Prove(cmd.Context(), leafproof.Owner, id, sel, progressWriter{w, bar})
+		claim, err = s.Prove(cmd.Context(), caller(cmd), id, sel, progressWriter{w, bar})
 		return err
 	})
 	bar.stop()
@@ -116,7 +117,7 @@ const maxJSONRead = 16 << 20
 // are UTF-8, in base64 otherwise.
 func readJSON(cmd *cobra.Command, s *leafproof.Store, id string, sel leafproof.Selector) error {
 	var buf bytes.Buffer
-	a, err := s.Read(cmd.Context(), leafproof.Owner, id, sel, &limitedBuffer{&buf, maxJSONRead})
+	a, err := s.Read(cmd.Context(), caller(cmd), id, sel, &limitedBuffer{&buf, maxJSONRead})
 	if err != nil {
 		return err
 	}

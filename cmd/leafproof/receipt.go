@@ -68,6 +68,7 @@ func logCommand() *cobra.Command {
 			"With --envelope, print one of them as it was signed, a DSSE envelope.",
 		Args: args(1, 1),
 	}
+	asFlags(cmd)
 	envelope := cmd.Flags().String("envelope", "", "print the envelope of the statement with this id")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -99,7 +100,7 @@ func logCommand() *cobra.Command {
 
 func statements(cmd *cobra.Command, s *leafproof.Store, id string) (all []*leafproof.Statement, err error) {
 	for after := int64(0); ; {
-		list, next, err := s.Statements(cmd.Context(), leafproof.Owner, id, after, listPage)
+		list, next, err := s.Statements(cmd.Context(), caller(cmd), id, after, listPage)
 		if err != nil {
 			return nil, err
 		}

@@ -29,6 +29,7 @@ func sliceCommand() *cobra.Command {
 	f.StringVar(&pick, "bytes", "", "byte range A:B, half open; what lies past the end is clamped")
 	f.StringVarP(&out, "out", "o", "", "write the proof to this file")
 	f.BoolVar(&bao, "bao", false, "write a Bao slice (1 KiB chunks), for other people's decoders")
+	asFlags(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if pick == "" {
@@ -70,7 +71,7 @@ func slice(cmd *cobra.Command, name string, r merkle.Range, bao bool, w io.Write
 	if errors.Is(err, os.ErrNotExist) && leafproof.CheckID(name) == nil {
 		var root merkle.Root
 		err := withStore(cmd, func(s *leafproof.Store) (err error) {
-			root, err = s.Slice(cmd.Context(), leafproof.Owner, name, r, bao, w)
+			root, err = s.Slice(cmd.Context(), caller(cmd), name, r, bao, w)
 			return err
 		})
 		return root, err

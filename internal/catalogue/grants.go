@@ -111,6 +111,9 @@ type Grants interface {
 	// is not ok where that cannot be: [Catalogue.Epoch] tells then. It sees each
 	// change that was committed before, of any process, as Epoch does.
 	Quick() (epoch int64, now time.Time, ok bool)
+	// Stands reports whether the policy epoch is known to be epoch still, as Quick
+	// does. It says no where it does not know.
+	Stands(epoch int64) bool
 }
 
 // grantSchema belongs to version 4 of the schema. A row of principals or grants is
@@ -554,4 +557,11 @@ func (m *Memory) Quick() (int64, time.Time, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.allowed.epoch, m.tick(), !m.closed
+}
+
+// Stands implements [Grants].
+func (m *Memory) Stands(epoch int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.allowed.epoch == epoch && !m.closed
 }

@@ -201,16 +201,18 @@ func (s *SQLite) publish(ctx context.Context, a Artifact, may func(context.Conte
 	return s.write(ctx, &job{
 		op: "publish", subject: a.ArtifactID,
 		do: func(ctx context.Context, w *writer) error {
-			switch old, err := w.row(ctx, a.ArtifactID); {
-			case err == nil:
-				return republish(old, a)
-			case !errors.Is(err, sql.ErrNoRows):
-				return err
+			no := may(ctx, w)
+			if no == nil {
+				return w.insert(ctx, a)
 			}
-			if err := may(ctx, w); err != nil {
-				return err
+			if _, refused := errors.AsType[*Error](no); refused { // but what is published, is
+				if old, err := w.row(ctx, a.ArtifactID); err == nil {
+					return republish(old, a)
+				} else if !errors.Is(err, sql.ErrNoRows) {
+					return err
+				}
 			}
-			return w.insert(ctx, a)
+			return no
 		},
 		applied: func(ctx context.Context) (bool, error) {
 			row, err := s.Artifact(ctx, a.ArtifactID)
@@ -355,6 +357,16 @@ func (s *SQLite) Quick() (epoch int64, now time.Time, ok bool) {
 		return 0, time.Time{}, false
 	}
 	return last.epoch, time.UnixMicro(s.tick(last.clock)).UTC(), true
+}
+
+// Stands implements [Grants]. How old the look at the database is, who asks knows.
+func (s *SQLite) Stands(epoch int64) bool {
+	last := s.looked.Load()
+	if last == nil || last.epoch != epoch {
+		return false
+	}
+	begun, _ := s.mark.count()
+	return begun == last.begun
 }
 
 // Now implements [Catalogue].

@@ -61,8 +61,12 @@ type Request struct {
 	Purpose   string // why, in the principal's words; may be empty
 	// Ranges are the bytes of the artifact that will be shown, as they will be
 	// shown: for a proof, whole leaves. None means all of them, where the action
-	// shows bytes at all.
+	// shows bytes at all. One empty range is no byte: so an authority is asked
+	// before anything is looked at, and its refusal is one of all.
 	Ranges []merkle.Range
+	// Records are the numbers of the records outside of which nothing of Ranges
+	// lies. None: nobody has looked. A [Decision] for some records alone needs them.
+	Records []merkle.Range
 	// Placed are the numbers of records whose places in the artifact will be
 	// shown, without their bytes: a proof of records carries whole pages of the
 	// record map.
@@ -73,7 +77,24 @@ type Request struct {
 func (r Request) equal(o Request) bool {
 	return r.Principal == o.Principal && r.Tenant == o.Tenant && r.Run == o.Run &&
 		r.Artifact == o.Artifact && r.Action == o.Action && r.Purpose == o.Purpose &&
-		slices.Equal(r.Ranges, o.Ranges) && r.Placed == o.Placed
+		slices.Equal(r.Ranges, o.Ranges) && slices.Equal(r.Records, o.Records) && r.Placed == o.Placed
+}
+
+// shows reports whether anything of the artifact's bytes, or the place of a record,
+// will be shown.
+func (r Request) shows() bool {
+	if r.Placed.Start < r.Placed.End || len(r.Ranges) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(r.Ranges, func(x merkle.Range) bool { return x.Start < x.End })
+}
+
+// within reports whether nothing outside some records will be shown.
+func (r Request) within(records []merkle.Range) bool {
+	in := func(x merkle.Range) bool {
+		return x.Start >= x.End || slices.ContainsFunc(records, func(y merkle.Range) bool { return y.Start <= x.Start && x.End <= y.End })
+	}
+	return !r.shows() || len(r.Records) > 0 && in(r.Placed) && !slices.ContainsFunc(r.Records, func(x merkle.Range) bool { return !in(x) })
 }
 
 // Decision is an Authority's answer. The zero Decision refuses.
@@ -83,6 +104,14 @@ type Decision struct {
 	// NotAfter ends an allow, by the clock of the store. The zero time sets no
 	// end; the gate then sets one of its own.
 	NotAfter time.Time
+	// Known says with a refusal that the asker may hear that leave was taken from
+	// him: he held one, and knows of the artifact. Without, he hears that there is
+	// no such artifact.
+	Known bool
+	// Records, where there are any, bound an allow: only these records may be shown.
+	Records []merkle.Range
+	// Grant names what allowed it, for the audit log; it may be empty.
+	Grant string
 }
 
 // Authority decides about disclosures.
@@ -93,6 +122,14 @@ type Decision struct {
 // means that there is no decision, never that the answer is no.
 type Authority interface {
 	Decide(ctx context.Context, r Request) (Decision, error)
+}
+
+// Prompt is an [Authority] that answers some requests from memory.
+type Prompt interface {
+	Authority
+	// Remembered returns the decision for a request at the epoch and the time, at
+	// once. It is not ok where there is none: Decide has it then.
+	Remembered(r Request, epoch int64, now time.Time) (d Decision, ok bool)
 }
 
 // OwnerOnly is the Authority that allows [Owner] everything and everybody else
@@ -111,6 +148,11 @@ func (OwnerOnly) Decide(_ context.Context, r Request) (Decision, error) {
 var (
 	// ErrDenied says that the authority refused.
 	ErrDenied = errors.New("refused by the authority")
+	// ErrRevoked is a refusal to somebody who held leave. It is not [ErrDenied].
+	ErrRevoked = errors.New("leave was withdrawn, or does not reach so far")
+	// ErrRecords is a refusal since the leave is for some records alone, and nobody
+	// has said that nothing else will be shown: [Error].Records has them.
+	ErrRecords = errors.New("the leave is for some records alone")
 	// ErrUnavailable says that there was no decision: the authority or the
 	// policy epoch could not be had in time.
 	ErrUnavailable = errors.New("no decision from the authority")
@@ -130,8 +172,9 @@ type Error struct {
 	Artifact  string
 	// Reason is what the authority said. It is for the store's own log: the
 	// message leaves it out, since it may tell a stranger what exists.
-	Reason string
-	Err    error // the kind of refusal, never nil
+	Reason  string
+	Records []merkle.Range // with ErrRecords
+	Err     error          // the kind of refusal, never nil
 }
 
 func (e *Error) Error() string {
@@ -148,12 +191,33 @@ func (r Request) refuse(err error, reason string) error {
 	return &Error{Principal: r.Principal, Action: r.Action, Artifact: r.Artifact, Reason: reason, Err: err}
 }
 
+// Beyond is the refusal of what leave that is held does not reach.
+func (r Request) Beyond(reason string) error { return r.refuse(ErrRevoked, reason) }
+
+// settle makes the refusal that a decision is, if it is one.
+func (r Request) settle(d Decision) error {
+	switch {
+	case !d.Allow && d.Known:
+		return r.refuse(ErrRevoked, d.Reason)
+	case !d.Allow:
+		return r.refuse(ErrDenied, d.Reason)
+	case len(d.Records) > 0 && !r.within(d.Records):
+		return &Error{Principal: r.Principal, Action: r.Action, Artifact: r.Artifact, Records: d.Records, Err: ErrRecords}
+	}
+	return nil
+}
+
 // Policy is what the gate reads from the catalogue.
 type Policy interface {
 	// Epoch returns a number that grows whenever what is allowed changes.
 	Epoch(ctx context.Context) (int64, error)
 	// Now returns the time by which a Decision's NotAfter is judged.
 	Now(ctx context.Context) (time.Time, error)
+	// Quick returns both without waiting for anything; it is not ok where it cannot.
+	Quick() (epoch int64, now time.Time, ok bool)
+	// Stands reports whether the epoch is known to be epoch still. It costs next to
+	// nothing, and says no where it does not know.
+	Stands(epoch int64) bool
 }
 
 // Limits of the gate.
@@ -170,6 +234,7 @@ const (
 type Gate struct {
 	authority Authority
 	policy    Policy
+	flights   flights
 }
 
 // New returns a gate that asks authority and compares the epoch of policy.
@@ -187,7 +252,10 @@ func (g *Gate) Disclose(ctx context.Context, r Request) (Permit, error) {
 	if !slices.Contains(Actions(), r.Action) {
 		return Permit{}, r.refuse(ErrDenied, fmt.Sprintf("%q is no action", string(r.Action)))
 	}
-	r.Ranges = slices.Clone(r.Ranges)
+	r.Ranges, r.Records = slices.Clone(r.Ranges), slices.Clone(r.Records)
+	if p, ok, err := g.remembered(ctx, r); ok || err != nil {
+		return p, err
+	}
 	waitCtx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	asked := time.Now()
@@ -203,8 +271,8 @@ func (g *Gate) Disclose(ctx context.Context, r Request) (Permit, error) {
 	if err != nil {
 		return Permit{}, g.unavailable(ctx, r, err)
 	}
-	if !d.Allow {
-		return Permit{}, r.refuse(ErrDenied, d.Reason)
+	if err := r.settle(d); err != nil {
+		return Permit{}, err
 	}
 	deadline := asked.Add(Life)
 	if !d.NotAfter.IsZero() {
@@ -220,7 +288,38 @@ func (g *Gate) Disclose(ctx context.Context, r Request) (Permit, error) {
 		}
 		deadline = asked.Add(min(Life, left))
 	}
-	return Permit{gate: g, request: r, epoch: epoch, deadline: deadline}, nil
+	return Permit{gate: g, request: r, epoch: epoch, deadline: deadline, grant: d.Grant}, nil
+}
+
+// remembered is Disclose for what needs nobody to be waited for.
+func (g *Gate) remembered(ctx context.Context, r Request) (p Permit, ok bool, err error) {
+	prompt, ok := g.authority.(Prompt)
+	if !ok {
+		return p, false, nil
+	}
+	if ctx.Err() != nil {
+		return p, false, r.refuse(context.Cause(ctx), "")
+	}
+	asked := time.Now()
+	epoch, now, ok := g.policy.Quick()
+	if !ok {
+		return p, false, nil
+	}
+	d, ok := prompt.Remembered(r, epoch, now)
+	if !ok {
+		return p, false, nil
+	}
+	if err := r.settle(d); err != nil {
+		return p, false, err
+	}
+	life := Life
+	if !d.NotAfter.IsZero() {
+		life = min(Life, d.NotAfter.Sub(now))
+		if life <= 0 {
+			return p, false, nil // it has ended since: Decide says what that means
+		}
+	}
+	return Permit{gate: g, request: r, epoch: epoch, deadline: asked.Add(life), grant: d.Grant}, true, nil
 }
 
 // unavailable reports a missing decision. When the caller's own ctx ended, that

@@ -19,6 +19,7 @@ import (
 type policy struct {
 	epoch atomic.Int64
 	wait  time.Duration // before every answer
+	quick bool
 	err   error
 }
 
@@ -28,6 +29,12 @@ func (p *policy) Epoch(context.Context) (int64, error) {
 }
 
 func (p *policy) Now(context.Context) (time.Time, error) { return time.Now(), p.err }
+
+func (p *policy) Stands(epoch int64) bool { return p.quick && p.epoch.Load() == epoch }
+
+func (p *policy) Quick() (int64, time.Time, bool) {
+	return p.epoch.Load(), time.Now(), p.quick && p.err == nil
+}
 
 // authority is an Authority made of a function.
 type authority func(ctx context.Context, r gate.Request) (gate.Decision, error)

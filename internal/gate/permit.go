@@ -16,6 +16,7 @@ type Permit struct {
 	request  Request
 	epoch    int64
 	deadline time.Time // of this process's monotonic clock
+	grant    string
 }
 
 // Request returns what the permit was given for.
@@ -23,6 +24,9 @@ func (p Permit) Request() Request { return p.request }
 
 // Epoch returns the policy epoch at which the permit was given.
 func (p Permit) Epoch() int64 { return p.epoch }
+
+// Grant names what allowed it; it may be empty.
+func (p Permit) Grant() string { return p.grant }
 
 // Covers returns nil when the permit was given for exactly r, and an error that
 // wraps [ErrNoPermit] otherwise. It does not say whether the permit still
@@ -44,11 +48,17 @@ func (p Permit) Check(ctx context.Context) error {
 	if p.gate == nil {
 		return p.request.refuse(ErrNoPermit, "the zero permit")
 	}
-	waitCtx, cancel := context.WithTimeout(ctx, Patience)
-	defer cancel()
-	epoch, err := await(waitCtx, p.gate.policy.Epoch)
-	if err != nil {
-		return p.gate.unavailable(ctx, p.request, err)
+	if ctx.Err() != nil {
+		return p.request.refuse(context.Cause(ctx), "")
+	}
+	epoch, _, ok := p.gate.policy.Quick()
+	if !ok {
+		waitCtx, cancel := context.WithTimeout(ctx, Patience)
+		defer cancel()
+		var err error
+		if epoch, err = await(waitCtx, p.gate.policy.Epoch); err != nil {
+			return p.gate.unavailable(ctx, p.request, err)
+		}
 	}
 	if epoch != p.epoch {
 		return p.request.refuse(ErrStale, "the policy changed")
@@ -77,20 +87,24 @@ func (p Permit) Renew(ctx context.Context) (Permit, error) {
 // permit.
 const FlushBytes = 64 << 10
 
-// Writer passes bytes on while its permit holds. It looks at the permit before
-// the first byte, before more than [FlushBytes] have passed since the last
-// look, and before any byte a second after it. A stale permit is renewed; the
-// first refusal ends the Writer for good, with no further byte.
+// Writer passes bytes on while its permit holds. Each write is compared with the
+// policy epoch, in pieces of [FlushBytes]; where that cannot be had at once, the
+// permit is looked at before the first byte, before more than FlushBytes have passed
+// since the last look, and before any byte a second after it. A stale permit is
+// renewed; the first refusal ends the Writer for good, with no further byte.
 //
 // What was handed to the underlying writer is disclosed: if that one blocks,
-// up to FlushBytes allowed before a change of the policy may arrive after it.
+// up to FlushBytes allowed before a change of the policy may arrive after it. In one
+// process [Gate.Settle] waits for that.
 type Writer struct {
 	ctx    context.Context
 	w      io.Writer
 	permit Permit
 	left   int       // bytes that may pass before the next look
 	until  time.Time // the time of the next look
-	err    error     // the refusal or failure that ended the Writer
+	// watched says that the epoch can be compared at once, before every byte.
+	watched bool
+	err     error // the refusal or failure that ended the Writer
 }
 
 // NewWriter returns a Writer on w that discloses r under the permit p. It
@@ -106,15 +120,14 @@ func NewWriter(ctx context.Context, w io.Writer, p Permit, r Request) (*Writer, 
 // bytes and no others.
 func (w *Writer) Write(b []byte) (n int, err error) {
 	for len(b) > 0 && w.err == nil {
-		if err := w.look(); err != nil {
-			w.err = err
-			break
-		}
-		var m int
-		m, w.err = w.w.Write(b[:min(len(b), w.left)])
+		m := 0
+		err := w.pass(func() (err error) {
+			m, err = w.w.Write(b[:min(len(b), w.left)])
+			return err
+		})
 		n += m
 		w.left -= m
-		if w.err == nil && m == 0 {
+		if err == nil && m == 0 {
 			w.err = io.ErrShortWrite
 		}
 		b = b[m:]
@@ -122,9 +135,29 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	return n, w.err
 }
 
+// Pass lets f show n bytes by itself, if the permit holds. Its error ends the Writer.
+func (w *Writer) Pass(n int, f func() error) error {
+	if w.err == nil {
+		w.pass(f) //nolint:errcheck // it is kept
+		w.left -= n
+	}
+	return w.err
+}
+
+// pass calls f if the permit holds.
+func (w *Writer) pass(f func() error) error {
+	g := w.permit.gate
+	turn := g.flights.begin() // before the look, so that who changes the policy sees it
+	defer g.flights.end(turn)
+	if w.err = w.look(); w.err == nil {
+		w.err = f()
+	}
+	return w.err
+}
+
 // look makes sure that the next byte may pass.
 func (w *Writer) look() error {
-	if w.left > 0 && time.Now().Before(w.until) {
+	if w.left > 0 && time.Now().Before(w.until) && (!w.watched || w.permit.gate.policy.Stands(w.permit.epoch)) {
 		return nil
 	}
 	p, err := w.permit.Renew(w.ctx)
@@ -132,5 +165,6 @@ func (w *Writer) look() error {
 		return err
 	}
 	w.permit, w.left, w.until = p, FlushBytes, time.Now().Add(time.Second)
+	w.watched = p.gate.policy.Stands(p.epoch)
 	return nil
 }
