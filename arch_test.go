@@ -114,7 +114,7 @@ var graph = map[string]row{
 	},
 	".": {
 		ours: []string{
-			"merkle", "manifest", "manifest/bundle", "selector", "cas", "cas/disk",
+			"merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector", "cas", "cas/disk",
 			"internal/catalogue", "internal/flock", "internal/gate", "internal/jsonschema", "internal/keys", "internal/rootfs",
 		},
 		others: []string{"github.com/hashicorp/golang-lru/v2", "github.com/spf13/afero"},

@@ -136,6 +136,7 @@ func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) er
 	}
 	row := a.row
 	row.Supersedes, row.Inputs = links(&a.m.Predicate)
+	row.Leaf = statementLeaf(manifest.PredicateManifest, a.m.Payload)
 	if envelope.Root != row.EnvelopeRoot {
 		return fmt.Errorf("%w: it is not canonical", errManifest)
 	}

@@ -414,6 +414,9 @@ func (s *Store) seen(c PolicyChange, err error) (PolicyChange, error) {
 		return c, err
 	}
 	_, bad := s.trust.current()
+	if bad == nil {
+		bad = s.logPolicy(context.Background())
+	}
 	return c, errors.Join(err, bad)
 }
 

@@ -354,6 +354,7 @@ func (s *Store) Publish(ctx context.Context, d *Draft, f Facts) (_ manifest.Arti
 		row.ExpiresAt = &f.ExpiresAt
 	}
 	row.Supersedes, row.Inputs = links(&m.Predicate)
+	row.Leaf = statementLeaf(manifest.PredicateManifest, m.Payload)
 	if err := s.publish(ctx, d.batch, row); err != nil {
 		return none, wireError(m.ArtifactID, err)
 	}

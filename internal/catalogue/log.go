@@ -95,6 +95,8 @@ CREATE UNIQUE INDEX log_of_artifact ON log_leaves (artifact_seq) WHERE artifact_
 
 CREATE UNIQUE INDEX log_of_statement ON log_leaves (statement_id) WHERE statement_id IS NOT NULL;
 
+CREATE UNIQUE INDEX log_of_others ON log_leaves (kind, digest) WHERE artifact_seq IS NULL AND statement_id IS NULL;
+
 CREATE TABLE log_tiles (
 	place  INTEGER PRIMARY KEY,
 	hashes BLOB NOT NULL CHECK (length(hashes) % 32 = 0 AND length(hashes) BETWEEN 32 AND 8192)

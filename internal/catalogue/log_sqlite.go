@@ -184,7 +184,7 @@ func (s *SQLite) Append(ctx context.Context, leaves ...Leaf) error {
 	}
 	return s.write(ctx, &job{op: "append to", subject: "the log", do: func(ctx context.Context, w *writer) error {
 		for _, leaf := range leaves {
-			n, err := w.number(ctx, `SELECT count(*) FROM log_leaves WHERE kind = ? AND digest = ? AND artifact_seq IS NULL`, leaf.Kind, leaf.Digest[:])
+			n, err := w.number(ctx, `SELECT count(*) FROM log_leaves WHERE kind = ? AND digest = ? AND artifact_seq IS NULL AND statement_id IS NULL`, leaf.Kind, leaf.Digest[:])
 			if err != nil {
 				return err
 			}

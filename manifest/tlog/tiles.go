@@ -219,3 +219,11 @@ func ProveTree(older, newer int64, hashes HashReader) ([]Hash, error) {
 	}
 	return tlog.ProveTree(newer, older, hashes)
 }
+
+// RootOf is the root that a tree had at a size, out of its stored hashes.
+func RootOf(size int64, hashes HashReader) (Hash, error) {
+	if size < 0 || size > MaxSize {
+		return Hash{}, fmt.Errorf("%w: %d leaves", ErrMalformed, size)
+	}
+	return tlog.TreeHash(size, hashes)
+}
