@@ -44,13 +44,15 @@ func run(args []string) (int, error) {
 	fs.StringVar(&o.At, "at", "", "judge expiry and keys as of this RFC 3339 `TIME`")
 	fs.Var((*list)(&o.RequireProven), "require-proven", "a `FACT` that must be proven, not attested (may be repeated)")
 	fs.BoolVar(&o.RequireCurrent, "require-current", false, "an expired or superseded artifact is unverifiable")
+	fs.StringVar(&o.ExpectArtifact, "expect-artifact", "", "the bundle must be about the artifact with this `ID`")
 	fs.StringVar(&o.ExpectBytes, "expect-bytes", "", "the claim must be these bytes `A:B`")
 	fs.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records `A:B`")
 	fs.Func("expect-pointer", "the claim must be the value at this JSON `POINTER`", func(s string) error { o.ExpectPointer = &s; return nil })
 	fs.Var((*list)(&o.Later), "later", "a `FILE` with a signed statement (supersede or tombstone) that came to you later (may be repeated)")
 	fs.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
 	fs.BoolVar(&o.JSON, "json", false, "print one JSON value")
-	switch err := fs.Parse(args); {
+	files, err := parse(fs, args)
+	switch {
 	case errors.Is(err, flag.ErrHelp):
 		fmt.Println("usage: leafproof-verify [flags] FILE.proof")
 		fs.SetOutput(os.Stdout)
@@ -58,8 +60,8 @@ func run(args []string) (int, error) {
 		return verifycmd.ExitOK, nil
 	case err != nil:
 		return verifycmd.ExitUsage, err
-	case fs.NArg() > 1 || fs.NArg() == 0 && !o.Howto:
-		return verifycmd.ExitUsage, fmt.Errorf("%d files are given, one is verified; usage: leafproof-verify [flags] FILE.proof", fs.NArg())
+	case len(files) > 1 || len(files) == 0 && !o.Howto:
+		return verifycmd.ExitUsage, fmt.Errorf("%d files are given, one is verified; usage: leafproof-verify [flags] FILE.proof", len(files))
 	case len(policies) > 1:
 		return verifycmd.ExitUsage, errors.New("--policy is given twice")
 	}
@@ -74,6 +76,23 @@ func run(args []string) (int, error) {
 	if dir := os.Getenv("LEAFPROOF_STORE"); dir != "" {
 		o.DefaultPolicy = filepath.Join(dir, "trust.policy")
 	}
-	o.File = fs.Arg(0)
+	if len(files) == 1 {
+		o.File = files[0]
+	}
 	return verifycmd.Run(o, os.Stdout, os.Stderr)
+}
+
+// parse reads flags in front of the file and behind it, as leafproof verify does,
+// and returns what is no flag. Behind -- nothing is one.
+func parse(fs *flag.FlagSet, args []string) (files []string, err error) {
+	for {
+		if err := fs.Parse(args); err != nil {
+			return nil, err
+		}
+		rest := fs.Args()
+		if ended := len(args) > len(rest) && args[len(args)-len(rest)-1] == "--"; ended || len(rest) == 0 {
+			return append(files, rest...), nil
+		}
+		files, args = append(files, rest[0]), rest[1:]
+	}
 }

@@ -41,6 +41,7 @@ type Options struct {
 	At             string   // RFC 3339; "" is now
 	RequireProven  []string // facts that must be proven
 	RequireCurrent bool
+	ExpectArtifact string   // the artifact's id; "" for any
 	ExpectBytes    string   // "A:B"
 	ExpectRecords  string   // "A:B"
 	ExpectPointer  *string  // RFC 6901; nil: not asked
@@ -56,7 +57,7 @@ type Options struct {
 // variable in a script must not drop a requirement.
 func (o Options) Given(names ...string) error {
 	values := map[string]string{
-		"policy": o.Policy, "o": o.Out, "out": o.Out, "at": o.At, "expect-bytes": o.ExpectBytes, "expect-records": o.ExpectRecords,
+		"policy": o.Policy, "o": o.Out, "out": o.Out, "at": o.At, "expect-artifact": o.ExpectArtifact, "expect-bytes": o.ExpectBytes, "expect-records": o.ExpectRecords,
 	}
 	for _, name := range names {
 		if v, known := values[name]; known && v == "" {
@@ -173,7 +174,13 @@ func options(o Options) (bundle.Options, error) {
 		if err != nil {
 			return b, usage("--at: %q is not a time like 2026-11-30T12:00:00Z", o.At)
 		}
+		if at.IsZero() {
+			return b, usage("--at: no key and no policy is as old as %s", o.At)
+		}
 		b.At = at
+	}
+	if b.ExpectArtifact = o.ExpectArtifact; b.ExpectArtifact != "" && !strings.HasPrefix(b.ExpectArtifact, "art_") {
+		return b, usage("--expect-artifact: %q is no artifact_id, which begins with art_", o.ExpectArtifact)
 	}
 	var err error
 	if b.Policy, err = policy(o); err != nil {

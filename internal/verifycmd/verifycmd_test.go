@@ -2,6 +2,7 @@ package verifycmd_test
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"leafproof"
 	"leafproof/internal/verifycmd"
+	"leafproof/manifest"
 	"leafproof/merkle"
 )
 
@@ -146,11 +148,48 @@ func TestLater(t *testing.T) {
 			t.Errorf("%s: exit %d: %s", other, code, text)
 		}
 	}
-	if err := os.WriteFile(later, []byte(`{"payloadType":"x"}`), 0o600); err != nil {
+	garbage, kind := st.Envelope, `{"_type":"x","predicateType":"`+manifest.PredicateTombstone+`"}`
+	for _, text := range []string{
+		`{"payloadType":"x"}`,
+		string(manifest.Envelope{PayloadType: garbage.PayloadType, Payload: base64.StdEncoding.EncodeToString([]byte("x")), Signatures: garbage.Signatures}.Bytes()),
+		string(manifest.Envelope{PayloadType: garbage.PayloadType, Payload: base64.StdEncoding.EncodeToString([]byte(kind)), Signatures: garbage.Signatures}.Bytes()),
+	} {
+		if err := os.WriteFile(later, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if code, err := verifycmd.Run(o, &out, &out); code != verifycmd.ExitUsage || err == nil {
+			t.Errorf("%s is no statement: exit %d, %v", text, code, err)
+		}
+	}
+}
+
+// TestExpectArtifact: an excerpt of another artifact of the same store is not what
+// was asked for.
+func TestExpectArtifact(t *testing.T) {
+	s := newStrangers(t)
+	file := filepath.Join(t.TempDir(), "e.proof")
+	if err := os.WriteFile(file, s.proofs["bytes"], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
-	if code, err := verifycmd.Run(o, &out, &out); code != verifycmd.ExitUsage || err == nil {
-		t.Errorf("no statement: exit %d, %v", code, err)
+	o := verifycmd.Options{File: file, Policy: leafproof.PolicyPath(s.dir), ExpectBytes: "1500:30000", Out: filepath.Join(t.TempDir(), "out")}
+	for id, exit := range map[string]int{"": 0, s.ids["bytes"]: 0, s.ids["records"]: 3} {
+		o.ExpectArtifact = id
+		text, code := run(t, o)
+		if code != exit || exit == 3 && !strings.Contains(text, "selector        MISMATCH(expected a part of "+id+", the bundle is about "+s.ids["bytes"]+")") {
+			t.Errorf("%q: exit %d: %s", id, code, text)
+		}
+	}
+	for _, bad := range []verifycmd.Options{
+		{File: file, ExpectArtifact: "e.proof"},
+		{File: file, At: "0001-01-01T00:00:00Z"}, // the zero time, which would be none
+	} {
+		var out bytes.Buffer
+		if code, err := verifycmd.Run(bad, &out, &out); code != verifycmd.ExitUsage || err == nil {
+			t.Errorf("%+v: exit %d, %v", bad, code, err)
+		}
+	}
+	if err := (verifycmd.Options{}).Given("expect-artifact"); err == nil {
+		t.Error("an empty --expect-artifact passes")
 	}
 }

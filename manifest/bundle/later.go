@@ -50,18 +50,18 @@ func laterOne(m *manifest.Manifest, env manifest.Envelope, o Options) (manifest.
 	var fact manifest.Fact
 	payload, err := env.PayloadBytes()
 	if err != nil {
-		return fact, err
+		return fact, fmt.Errorf("%w: %w", ErrLater, err)
 	}
 	kind, err := manifest.StatementKind(payload)
 	if err != nil {
-		return fact, err
+		return fact, fmt.Errorf("%w: %w", ErrLater, err)
 	}
 	if kind != manifest.PredicateSupersede && kind != manifest.PredicateTombstone {
 		return fact, fmt.Errorf("%w: %s says neither that an artifact was superseded nor that it ended", ErrLater, manifest.Printable(kind))
 	}
 	doc, err := manifest.ParseStatement(payload, kind)
 	if err != nil {
-		return fact, err
+		return fact, fmt.Errorf("%w: %w", ErrLater, err)
 	}
 	if err := doc.Body.About().Fits(m); err != nil {
 		fact.State, fact.Reason = manifest.Unverifiable, "the later statement is about "+doc.Body.About().ArtifactID

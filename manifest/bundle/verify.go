@@ -29,6 +29,10 @@ type Options struct {
 	// Expect, where set, is the claim that the caller asked for. Another one is
 	// a MISMATCH.
 	Expect *Claim
+	// ExpectArtifact, where set, is the id of the artifact that the caller asked
+	// about: whoever signs many artifacts has signed bundles of all of them. Another
+	// one is a MISMATCH.
+	ExpectArtifact string
 	// Out, where set, receives the claimed bytes as they are verified; records
 	// are followed by a newline each. What it got is good only if Verify
 	// returned a verdict without a MISMATCH.
@@ -107,6 +111,12 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	}
 	if err := c.checkBody(h, body, o); err != nil {
 		return nil, err
+	}
+	if want := o.ExpectArtifact; want != "" && want != m.ArtifactID {
+		v.Set(manifest.Fact{
+			Name: manifest.FactSelector, State: manifest.Mismatch,
+			Reason: fmt.Sprintf("expected a part of %s, the bundle is about %s", want, m.ArtifactID),
+		})
 	}
 	if o.Expect != nil && !claim.answers(*o.Expect) {
 		v.Set(manifest.Fact{
