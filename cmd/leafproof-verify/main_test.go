@@ -56,29 +56,34 @@ func TestRun(t *testing.T) {
 		code  int
 		says  string // in the error; "" is no error
 	}{
-		"policy":            {"", []string{"-policy", policy, proof}, verifycmd.ExitOK, ""},
-		"key":               {"", []string{"-key", key, "-expect-bytes", "0:4", proof}, verifycmd.ExitOK, ""},
-		"the store's":       {dir, []string{proof}, verifycmd.ExitOK, ""},
-		"none":              {"", []string{proof}, verifycmd.ExitUnverifiable, ""},
-		"another claim":     {"", []string{"-policy", policy, "-expect-bytes", "0:5", proof}, verifycmd.ExitMismatch, ""},
-		"a pointer":         {"", []string{"-policy", policy, "-expect-pointer", "/1", "-require-proven", "selector", value}, verifycmd.ExitOK, ""},
-		"another pointer":   {"", []string{"-policy", policy, "-expect-pointer", "/0", value}, verifycmd.ExitMismatch, ""},
-		"the root pointer":  {"", []string{"-policy", policy, "-expect-pointer", "", value}, verifycmd.ExitMismatch, ""},
-		"two expectations":  {"", []string{"-policy", policy, "-expect-pointer", "/1", "-expect-bytes", "0:4", value}, verifycmd.ExitUsage, "exclude"},
-		"later, none":       {"", []string{"-policy", policy, "-later", policy, proof}, verifycmd.ExitUsage, "--later"},
-		"json":              {"", []string{"-json", "-policy", policy, proof}, verifycmd.ExitOK, ""},
-		"howto":             {"", []string{"-howto"}, verifycmd.ExitOK, ""},
-		"help":              {"", []string{"-h"}, verifycmd.ExitOK, ""},
-		"no bundle":         {"", []string{policy}, verifycmd.ExitMismatch, "line 1"},
-		"no file":           {"", []string{proof + "x"}, verifycmd.ExitIO, "no such file"},
-		"no argument":       {"", nil, verifycmd.ExitUsage, "usage"},
-		"two files":         {"", []string{proof, proof}, verifycmd.ExitUsage, "usage"},
-		"unknown flag":      {"", []string{"-nonsense", proof}, verifycmd.ExitUsage, "nonsense"},
-		"two policies":      {"", []string{"-policy", policy, "-policy", policy, proof}, verifycmd.ExitUsage, "twice"},
-		"empty expectation": {"", []string{"-expect-bytes", "", proof}, verifycmd.ExitUsage, "without a value"},
-		"policy and key":    {"", []string{"-policy", policy, "-key", key, proof}, verifycmd.ExitUsage, "exclude"},
-		"bad time":          {"", []string{"-at", "noon", proof}, verifycmd.ExitUsage, "noon"},
-		"bad range":         {"", []string{"-expect-bytes", "9:3", proof}, verifycmd.ExitUsage, "ends before"},
+		"policy":             {"", []string{"-policy", policy, proof}, verifycmd.ExitOK, ""},
+		"key":                {"", []string{"-key", key, "-expect-bytes", "0:4", proof}, verifycmd.ExitOK, ""},
+		"flags behind":       {"", []string{proof, "--policy", policy, "--expect-bytes", "0:4"}, verifycmd.ExitOK, ""},
+		"flags around":       {"", []string{"-json", proof, "-policy", policy}, verifycmd.ExitOK, ""},
+		"bad flag behind":    {"", []string{proof, "-nonsense"}, verifycmd.ExitUsage, "nonsense"},
+		"a file like a flag": {"", []string{"-policy", policy, "--", "-howto"}, verifycmd.ExitIO, "no such file"},
+		"behind two dashes":  {"", []string{"--", proof, "-json"}, verifycmd.ExitUsage, "2 files"},
+		"the store's":        {dir, []string{proof}, verifycmd.ExitOK, ""},
+		"none":               {"", []string{proof}, verifycmd.ExitUnverifiable, ""},
+		"another claim":      {"", []string{"-policy", policy, "-expect-bytes", "0:5", proof}, verifycmd.ExitMismatch, ""},
+		"a pointer":          {"", []string{"-policy", policy, "-expect-pointer", "/1", "-require-proven", "selector", value}, verifycmd.ExitOK, ""},
+		"another pointer":    {"", []string{"-policy", policy, "-expect-pointer", "/0", value}, verifycmd.ExitMismatch, ""},
+		"the root pointer":   {"", []string{"-policy", policy, "-expect-pointer", "", value}, verifycmd.ExitMismatch, ""},
+		"two expectations":   {"", []string{"-policy", policy, "-expect-pointer", "/1", "-expect-bytes", "0:4", value}, verifycmd.ExitUsage, "exclude"},
+		"later, none":        {"", []string{"-policy", policy, "-later", policy, proof}, verifycmd.ExitUsage, "--later"},
+		"json":               {"", []string{"-json", "-policy", policy, proof}, verifycmd.ExitOK, ""},
+		"howto":              {"", []string{"-howto"}, verifycmd.ExitOK, ""},
+		"help":               {"", []string{"-h"}, verifycmd.ExitOK, ""},
+		"no bundle":          {"", []string{policy}, verifycmd.ExitMismatch, "line 1"},
+		"no file":            {"", []string{proof + "x"}, verifycmd.ExitIO, "no such file"},
+		"no argument":        {"", nil, verifycmd.ExitUsage, "usage"},
+		"two files":          {"", []string{proof, proof}, verifycmd.ExitUsage, "usage"},
+		"unknown flag":       {"", []string{"-nonsense", proof}, verifycmd.ExitUsage, "nonsense"},
+		"two policies":       {"", []string{"-policy", policy, "-policy", policy, proof}, verifycmd.ExitUsage, "twice"},
+		"empty expectation":  {"", []string{"-expect-bytes", "", proof}, verifycmd.ExitUsage, "without a value"},
+		"policy and key":     {"", []string{"-policy", policy, "-key", key, proof}, verifycmd.ExitUsage, "exclude"},
+		"bad time":           {"", []string{"-at", "noon", proof}, verifycmd.ExitUsage, "noon"},
+		"bad range":          {"", []string{"-expect-bytes", "9:3", proof}, verifycmd.ExitUsage, "ends before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LEAFPROOF_STORE", test.store)
@@ -122,7 +127,7 @@ func TestPackages(t *testing.T) {
 	}
 	want := []string{
 		"", "filippo.io/edwards25519", "github.com/go-json-experiment/json", "github.com/klauspost/cpuid/v2",
-		"github.com/zeebo/blake3", "leafproof", "lukechampine.com/blake3",
+		"github.com/zeebo/blake3", "golang.org/x/mod", "leafproof", "lukechampine.com/blake3",
 	}
 	if got := slices.Sorted(maps.Keys(modules)); !slices.Equal(got, want) {
 		t.Errorf("it links packages of %q, want %q", got, want)
