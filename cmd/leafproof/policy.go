@@ -184,7 +184,7 @@ func policyAddCommand() *cobra.Command {
 	flags.StringVar(&log, "log", "", "a log's key, ORIGIN+HASH+BASE64")
 	flags.StringVar(&witness, "witness", "", "NAME=KEY of a witness")
 	flags.StringArrayVar(&thresholds, "threshold", nil, "ROLE=N: so many distinct keys must sign in the role (may be repeated)")
-	flags.StringVar(&expires, "expires", "", "the RFC 3339 time, or a duration from now, until which the policy holds; never")
+	flags.StringVar(&expires, "expires", "", "until when the policy holds: an RFC 3339 time, a duration from now (36h, 90d), or never")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		changes, err := addChanges(&f, key, name, log, witness, expires, thresholds)
@@ -272,10 +272,14 @@ func expiry(s string) (time.Time, error) {
 	if s == "never" {
 		return time.Time{}, nil
 	}
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+	if d, err := parseDuration(s); err == nil {
 		return time.Now().Add(d).UTC().Truncate(time.Second), nil
 	}
-	return timeFlag("expires", s, time.Time{})
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return t, usage("--expires: %q is neither a time like 2026-11-30T12:00:00Z, nor a duration like 36h or 90d, nor never", s)
+	}
+	return t.UTC(), nil
 }
 
 func policyEndCommand(verb string) *cobra.Command {
