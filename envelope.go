@@ -88,7 +88,11 @@ func (s *Store) readManifest(ctx context.Context, row catalogue.Artifact, policy
 	}
 	for _, f := range facts {
 		if f.State == manifest.Mismatch || (f.Name == manifest.FactKey && f.State == manifest.Unverifiable) {
-			return o, nil, fmt.Errorf("%w: its %s is %s under trust.policy (are two stores' files mixed up?)", errManifest, f.Name, f)
+			hint := ""
+			if strings.HasPrefix(f.Reason, manifest.ErrUnknownKey.Error()) {
+				hint = " (are two stores' files mixed up?)"
+			}
+			return o, nil, fmt.Errorf("%w: its %s is %s under trust.policy%s", errManifest, f.Name, f, hint)
 		}
 	}
 	return o, m, nil
