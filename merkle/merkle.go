@@ -62,6 +62,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/zeebo/blake3"
 )
@@ -148,10 +151,35 @@ func Sum(p []byte) Root { return blake3.Sum256(p) }
 // context, a hard-coded string that names one purpose. It makes ids that no
 // other use of the hash can produce.
 func DeriveKey(context string, p []byte) [32]byte {
+	pool, ok := derivers.Load(context)
+	if !ok {
+		// There are as many contexts as the program has constants for them. Should
+		// that ever not be so, no more memory is taken.
+		if derives.Add(1) > maxDerivers {
+			var out [32]byte
+			blake3.DeriveKey(context, p, out[:])
+			return out
+		}
+		context = strings.Clone(context)
+		pool, _ = derivers.LoadOrStore(context, &sync.Pool{New: func() any { return blake3.NewDeriveKey(context) }})
+	}
+	h := pool.(*sync.Pool).Get().(*blake3.Hasher)
+	defer pool.(*sync.Pool).Put(h)
+	h.Reset()
+	_, _ = h.Write(p) // it never fails
 	var out [32]byte
-	blake3.DeriveKey(context, p, out[:])
+	h.Sum(out[:0])
 	return out
 }
+
+// derivers has hashers by their context: each takes 10 KB, and the hash of the
+// context to begin with.
+var (
+	derivers sync.Map // string → *sync.Pool of *blake3.Hasher
+	derives  atomic.Int64
+)
+
+const maxDerivers = 256
 
 // Keyed is BLAKE3 of p under a secret key: what `b3sum --keyed` prints. Without
 // the key nobody can tell whether a guess at p is right.
