@@ -83,6 +83,9 @@ func (x *packs) writeGroup(group []*commit) {
 	holds := make([]*hold, len(group))
 	if len(group) > 1 {
 		all = new(packWriter)
+		for _, c := range group {
+			all.room += c.w.loose()
+		}
 	}
 	for i, c := range group {
 		holds[i] = c.h
@@ -125,6 +128,16 @@ func groupContext(group []*commit) (context.Context, context.CancelFunc) {
 		}
 		cancel()
 	}
+}
+
+// loose is the number of bytes in runs that absorb takes apart.
+func (w *packWriter) loose() (n int) {
+	for _, r := range w.runs {
+		if !r.complete {
+			n += len(r.stored)
+		}
+	}
+	return n
 }
 
 // absorb adds the blobs of v in their order. Runs that were added to v as a

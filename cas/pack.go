@@ -71,6 +71,7 @@ type packWriter struct {
 	open int // number of the run that small blobs go to, plus 1
 	keys map[merkle.Root]packKey
 	size int // stored bytes, and those of the footer entries
+	room int // small blobs that will come, in bytes, if that is known
 }
 
 // newRun is a run to be written. A compressed one is complete.
@@ -87,7 +88,7 @@ type newRun struct {
 // copies p.
 func (w *packWriter) add(root merkle.Root, p []byte) {
 	if w.open == 0 || len(w.runs[w.open-1].stored)+len(p) > runSize {
-		w.runs = append(w.runs, newRun{stored: make([]byte, 0, max(len(p), 4096))})
+		w.runs = append(w.runs, newRun{stored: make([]byte, 0, max(len(p), min(w.room, runSize), 4096))})
 		w.open = len(w.runs)
 	}
 	r := &w.runs[w.open-1]
@@ -95,6 +96,7 @@ func (w *packWriter) add(root merkle.Root, p []byte) {
 	r.stored = append(r.stored, p...)
 	r.raw += uint32(len(p))
 	w.size += len(p)
+	w.room -= len(p)
 }
 
 // addRun appends a complete run with the blobs that lie in it. Those that the
