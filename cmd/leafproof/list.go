@@ -13,6 +13,7 @@ import (
 	"leafproof"
 	"leafproof/internal/cidtext"
 	"leafproof/manifest"
+	"leafproof/selector"
 )
 
 // listPage is how many rows ls asks for at a time.
@@ -87,6 +88,9 @@ type statFacts struct {
 	Lineage    manifest.Lineage      `json:"lineage"`
 	Supersedes []manifest.Supersede  `json:"supersedes"`
 	Issuer     *string               `json:"issuer"`
+
+	SupersededBy  []selector.Successor `json:"superseded_by"`
+	InputsDeleted []string             `json:"inputs_deleted"`
 }
 
 func statCommand() *cobra.Command {
@@ -129,6 +133,7 @@ func statCommand() *cobra.Command {
 				Ref: st.Ref, CID: cidtext.Format(st.Manifest.Root), ManifestID: st.ManifestID, Size: p.Bytes.Size,
 				MediaType: p.Bytes.MediaType, Records: p.Records, IssuedAt: p.IssuedAt, KeyID: p.Issuer.KeyID,
 				Also: p.Bytes.Also, Schema: p.Schema, Lineage: p.Lineage, Supersedes: p.Supersedes, Issuer: p.Issuer.ID,
+				SupersededBy: st.SupersededBy, InputsDeleted: st.InputsDeleted,
 			}
 			if *asJSON {
 				return printJSON(cmd.OutOrStdout(), f)
@@ -208,6 +213,12 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 	for _, old := range f.Supersedes {
 		row("supersedes", "%s (%s)", old.ArtifactID, old.Kind)
 	}
+	for _, l := range f.SupersededBy {
+		row("superseded by", "%s (%s)", l.ArtifactID, l.Kind)
+	}
+	for _, id := range f.InputsDeleted {
+		row("deleted input", "%s", id)
+	}
 	row("created", "%s", r.CreatedAt)
 	row("expires", "%s", opt(r.ExpiresAt))
 	row("manifest", "%s", f.ManifestID)
@@ -227,6 +238,7 @@ func rmCommand() *cobra.Command {
 		Args:  args(1, 1),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for whoever asks for it later")
+	derived := cmd.Flags().Bool("cascade", false, "end what was derived from it too, as far as it may be deleted")
 	asFlags(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -234,9 +246,17 @@ func rmCommand() *cobra.Command {
 			if err := s.Delete(cmd.Context(), caller(cmd), args[0], reason); err != nil {
 				return err
 			}
+			if *derived {
+				if err := cascade(cmd, s, args[0]); err != nil {
+					return err
+				}
+			}
+			if !*asJSON {
+				remaining(cmd, s, args[0])
+			}
 			st, err := s.Tombstone(cmd.Context(), caller(cmd), args[0])
-			switch code := codeFor(err); {
-			case err != nil && (code == exitNotFound || code == exitRefused):
+			switch {
+			case err != nil && (codeFor(err) == exitNotFound || codeFor(err) == exitRefused):
 				// He may end it, and not see what is said about it.
 			case err != nil:
 				return err

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -135,6 +136,7 @@ func newRoot() *cobra.Command {
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
 		verifyCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
 		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
+		deriveCommand(), assessCommand(), nameCommand(), copyRegistryCommand(),
 		grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
 	)
 	return root
@@ -243,13 +245,18 @@ func initCommand() *cobra.Command {
 		Short: "Make a store, its keys and its trust policy",
 		Args:  args(0, 0),
 	}
+	expires := cmd.Flags().StringArray("expires", nil, "after how long an artifact expires whose put says nothing of it, D or TENANT=D (may be repeated): 90m, 7d, 2w")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := storeDir(cmd)
 		if err != nil {
 			return err
 		}
-		if err := leafproof.Init(cmd.Context(), dir); err != nil {
+		opts, err := retention(*expires)
+		if err != nil {
+			return err
+		}
+		if err := leafproof.Init(cmd.Context(), dir, opts...); err != nil {
 			return err
 		}
 		if *asJSON {
@@ -262,6 +269,29 @@ func initCommand() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// retention reads the values of --expires.
+func retention(list []string) (opts []leafproof.InitOption, err error) {
+	seen := map[string]bool{}
+	for _, s := range list {
+		tenant, text, ok := strings.Cut(s, "=")
+		if !ok {
+			tenant, text = "", s
+		}
+		d, err := parseDuration(text)
+		switch {
+		case err != nil:
+			return nil, usage("--expires: %v", err)
+		case ok && tenant == "", d < time.Second:
+			return nil, usage("--expires: %q is not D or TENANT=D, with D at least a second", s)
+		case seen[tenant]:
+			return nil, usage("--expires: %q is given twice", tenant)
+		}
+		seen[tenant] = true
+		opts = append(opts, leafproof.WithRetention(tenant, d))
+	}
+	return opts, nil
 }
 
 func versionCommand() *cobra.Command {

@@ -87,6 +87,9 @@ func warn(cmd *cobra.Command, name string, d *leafproof.Draft, ref manifest.Arti
 		}
 		say("warning: %s is declared redacted, and %s still has a value there", h.Path, where)
 	}
+	if err := d.Unsaid(); err != nil {
+		say("warning: no signed statement says what it supersedes, beside its own manifest: %v", err)
+	}
 	if c := d.Schema(); c != nil && c.Failed > 0 {
 		say("warning: %d of %d do not satisfy the schema %s, the first at bytes %d:%d", c.Failed, c.Checked, *ref.SchemaVersion, c.Spans[0][0], c.Spans[0][1])
 	}

@@ -94,8 +94,12 @@ func (p *putFacts) add(cmd *cobra.Command) {
 		p.f.Partial = *partial
 		return nil
 	}})
-	expires := fl.String("expires", "", "how long it shall be available: 90m, 36h, 7d, 2w, 1d12h")
+	expires := fl.String("expires", "", "how long it shall be available: 90m, 36h, 7d, 2w, 1d12h, or never (default: what init said, else never)")
 	p.flags = append(p.flags, factFlag{"expires", ref + "/expires_at", func() bool { return !p.f.ExpiresAt.IsZero() }, func() (err error) {
+		if *expires == "never" {
+			p.f.NeverExpires = true
+			return nil
+		}
 		p.f.ExpiresIn, err = parseDuration(*expires)
 		return err
 	}})

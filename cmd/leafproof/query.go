@@ -78,6 +78,7 @@ func queryText(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Qu
 	})
 	err = errors.Join(err, w.Flush())
 	if a != nil {
+		advise(cmd, id, a.SupersededBy)
 		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s\n", a.Conclusion)
 		if a.Cursor != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %d returned, more: %s; go on with --cursor %s\n", a.Returned, a.More, a.Cursor)
@@ -94,6 +95,7 @@ func queryCount(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Q
 	if a.Matched == nil {
 		return fmt.Errorf("the scan of %s did not reach its end", id)
 	}
+	advise(cmd, id, a.SupersededBy)
 	if a.Undecidable > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s\n", a.Conclusion)
 	}

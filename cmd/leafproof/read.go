@@ -72,8 +72,12 @@ func readCommand() *cobra.Command {
 				err = readJSON(cmd, s, args[0], sel)
 			default:
 				bar := outputProgress(cmd, args[0], -1)
-				_, err = s.Read(cmd.Context(), caller(cmd), args[0], sel, progressWriter{cmd.OutOrStdout(), bar})
+				var a *selector.Answer
+				a, err = s.Read(cmd.Context(), caller(cmd), args[0], sel, progressWriter{cmd.OutOrStdout(), bar})
 				bar.stop()
+				if a != nil {
+					advise(cmd, args[0], a.SupersededBy)
+				}
 			}
 			return errors.Join(err, receipt.write(cmd))
 		})

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -11,6 +12,7 @@ import (
 	"leafproof"
 	"leafproof/internal/outfile"
 	"leafproof/manifest"
+	"leafproof/selector"
 )
 
 // receiptFile is where the signed receipt of an answer goes, if one is asked for.
@@ -63,8 +65,9 @@ type said struct {
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log ID",
-		Short: "List what was signed about an artifact since it was published",
-		Long: "List receipts of reads and queries, the tombstone and the deletions of an artifact, oldest first; they outlive it.\n" +
+		Short: "List an artifact's lineage, what takes its place, what was signed about it, and its copies",
+		Long: "List what an artifact was made from and supersedes, what takes its place, receipts of reads and queries, the tombstone\n" +
+			"and the deletions, and the copies that there are, oldest first. All but the lineage outlives the artifact.\n" +
 			"With --envelope, print one of them as it was signed, a DSSE envelope.",
 		Args: args(1, 1),
 	}
@@ -79,23 +82,79 @@ func logCommand() *cobra.Command {
 				return err
 			case cmd.Flags().Changed("envelope"):
 				return printEnvelope(cmd, list, *envelope)
+			}
+			h, err := historyOf(cmd, s, args[0], list)
+			switch {
+			case err != nil:
+				return err
 			case *asJSON:
-				out := make([]said, len(list))
-				for i, st := range list {
-					head := st.Statement.Body.About()
-					out[i] = said{*st, st.Digest.String(), head.IssuedAt, head.Issuer.KeyID}
-				}
-				return printJSON(cmd.OutOrStdout(), out)
+				return printJSON(cmd.OutOrStdout(), h)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			for _, st := range list {
-				kind := strings.TrimPrefix(st.Kind, "urn:x-leafproof:")
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", st.ID, st.Statement.Body.About().IssuedAt, kind, manifest.Printable(summary(st.Statement.Body)))
-			}
-			return w.Flush()
+			return h.print(cmd, list)
 		})
 	}
 	return cmd
+}
+
+// history is what log prints of an artifact.
+type history struct {
+	ArtifactID    string               `json:"artifact_id"`
+	Lineage       *manifest.Lineage    `json:"lineage"` // null where the artifact cannot be had any more
+	Supersedes    []manifest.Supersede `json:"supersedes"`
+	SupersededBy  []selector.Successor `json:"superseded_by"`
+	InputsDeleted []string             `json:"inputs_deleted"`
+	Statements    []said               `json:"statements"`
+	Copies        []leafproof.Copy     `json:"copies"`
+}
+
+func historyOf(cmd *cobra.Command, s *leafproof.Store, id string, list []*leafproof.Statement) (*history, error) {
+	h := &history{ArtifactID: id, Statements: make([]said, len(list))}
+	for i, st := range list {
+		head := st.Statement.Body.About()
+		h.Statements[i] = said{*st, st.Digest.String(), head.IssuedAt, head.Issuer.KeyID}
+	}
+	switch st, err := s.Resolve(cmd.Context(), caller(cmd), id); leafproof.CodeOf(err) {
+	case leafproof.CodeArtifactDeleted, leafproof.CodeArtifactExpired, leafproof.CodeIntegrityFailed:
+	default:
+		if err != nil {
+			return nil, err
+		}
+		p := st.Manifest.Predicate
+		h.Lineage, h.Supersedes, h.SupersededBy, h.InputsDeleted = &p.Lineage, p.Supersedes, st.SupersededBy, st.InputsDeleted
+	}
+	var err error
+	h.Copies, err = copies(cmd, s, id)
+	return h, err
+}
+
+func (h *history) print(cmd *cobra.Command, list []*leafproof.Statement) error {
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	row := func(id, at, kind, text string) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", id, at, kind, manifest.Printable(text))
+	}
+	if h.Lineage != nil {
+		for _, in := range h.Lineage.Inputs {
+			text := in.Role
+			if slices.Contains(h.InputsDeleted, in.ArtifactID) {
+				text += ", deleted"
+			}
+			row(in.ArtifactID, "-", "input", text)
+		}
+	}
+	for _, old := range h.Supersedes {
+		row(old.ArtifactID, "-", "supersedes", old.Kind)
+	}
+	for _, l := range h.SupersededBy {
+		row(l.ArtifactID, l.At, "superseded-by", l.Kind)
+	}
+	for _, st := range list {
+		kind := strings.TrimPrefix(st.Kind, "urn:x-leafproof:")
+		row(st.ID, st.Statement.Body.About().IssuedAt, kind, summary(st.Statement.Body))
+	}
+	for _, c := range h.Copies {
+		row(c.ID, manifest.FormatTime(c.MadeAt), "copy", copyText(c))
+	}
+	return w.Flush()
 }
 
 func statements(cmd *cobra.Command, s *leafproof.Store, id string) (all []*leafproof.Statement, err error) {
