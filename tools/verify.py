@@ -317,7 +317,8 @@ class Pointer:
     """Where the value at a JSON Pointer stands in a document, in bytes."""
 
     def __init__(self, document, pointer):
-        if pointer and pointer[0] != "/":
+        pointer.encode()  # a lone surrogate has no spelling in it
+        if pointer and pointer[0] != "/" or "~" in pointer.replace("~0", "").replace("~1", ""):
             raise Refused("%r is not a JSON Pointer" % pointer)
         self.text = document.decode("latin-1")  # one character is one byte
         self.tokens = [t.replace("~1", "/").replace("~0", "~") for t in pointer.split("/")[1:]]
@@ -335,6 +336,14 @@ class Pointer:
     @staticmethod
     def constant(name):
         raise ValueError("%s is no JSON value" % name)
+
+    @staticmethod
+    def name(raw):
+        """The name that raw spells; None for bytes that are no text: no token is it."""
+        try:
+            return json.loads(raw.decode("utf-8"))
+        except UnicodeDecodeError:
+            return None
 
     def space(self, at):
         while at < len(self.text) and self.text[at] in " \t\n\r":
@@ -358,8 +367,7 @@ class Pointer:
             hit = array and token == str(index)
             if not array:
                 start, at = at, self.decoder.raw_decode(self.text, at)[1]
-                name = json.loads(self.text[start:at].encode("latin-1").decode("utf-8", "replace"))
-                hit = name == token
+                hit = self.name(self.text[start:at].encode("latin-1")) == token
                 at = self.space(self.space(at) + 1)
             seen += hit
             if seen > 1:

@@ -21,6 +21,7 @@ import (
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
 // strangers is a real store with an artifact of every kind, and what somebody who
@@ -501,5 +502,66 @@ func TestPythonTwin(t *testing.T) {
 	t.Logf("%d mutants: both accept %d, ours refuses the spelling of %d", len(mutants), accepted, lenient)
 	if accepted < 4 || len(bytes.Split(bytes.TrimSpace(out), []byte("\n"))) != len(mutants) {
 		t.Errorf("only %d were accepted, of %d answers", accepted, bytes.Count(out, []byte("\n")))
+	}
+}
+
+// TestPythonPointer holds Python's walk along a pointer to ours, where a name or a
+// pointer is odd.
+func TestPythonPointer(t *testing.T) {
+	need(t, "python3")
+	const driver = `
+import importlib.util, json, sys
+spec = importlib.util.spec_from_file_location("verify", sys.argv[1])
+v = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(v)
+for line in sys.stdin:
+    doc, pointer = json.loads(line)
+    try:
+        print(json.dumps(v.Pointer(doc.encode("latin-1"), pointer).found))
+    except (v.Refused, ValueError):
+        print("null")
+`
+	docs := []string{
+		"{\"\xff\":1}", "{\"\xff\":1,\"\xfe\":2,\"\xef\xbf\xbd\":3}", `{"\ud83d":1,"\ufffd":2}`, `{"\ud83d\ude00":1}`, "{\"\xf0\x9f\x98\x80\":1}",
+		`{"~2":1,"~":2,"~1":3,"/":4,"":5}`, `{"~01":1}`, "\xef\xbb\xbf[1]", "[[1],[2,3]]", `{"0":[7],"00":8}`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`,
+		`{"a":{"b":1},"c":{"b":2}}`, `{"a":"{\"b\":1}"}`, `[01]`, `[1,]`, `{"a":1}{}`, `1 2`, ` [ 1 , 2 ] `, `{"\u0000":1}`, "[NaN]", "[\"\t\"]", "[-0, 1e400]",
+	}
+	pointers := []string{
+		"", "/", "//", "/\ufffd", "/\U0001f600", "/~2", "/~0", "/~1", "/~", "/~01", "/~02", "/0", "/00", "/1", "/1/0", "/-", "/0/0", "/a", "/a/b", "/c/b", "/\x00", "a",
+		"/18446744073709551616",
+	}
+	var in, want strings.Builder
+	for _, doc := range docs {
+		for _, p := range pointers {
+			latin := make([]rune, len(doc))
+			for i := range len(doc) {
+				latin[i] = rune(doc[i])
+			}
+			line, err := json.Marshal([]string{string(latin), p})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&in, "%s\n", line)
+			if span, err := selector.FindPointer(t.Context(), strings.NewReader(doc), int64(len(doc)), p); err != nil {
+				want.WriteString("null\n")
+			} else {
+				fmt.Fprintf(&want, "[%d, %d]\n", span.Start, span.End)
+			}
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", driver, filepath.Join("..", "..", "tools", "verify.py"))
+	cmd.Stdin = strings.NewReader(in.String())
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, wants := strings.Split(string(out), "\n"), strings.Split(want.String(), "\n")
+	if len(got) != len(wants) {
+		t.Fatalf("%d answers, want %d", len(got), len(wants))
+	}
+	for i := range got {
+		if got[i] != wants[i] {
+			t.Errorf("%q at %q: Python finds %s, we find %s", docs[i/len(pointers)], pointers[i%len(pointers)], got[i], wants[i])
+		}
 	}
 }
