@@ -10,6 +10,7 @@ import (
 
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
+	"leafproof/manifest/tlog"
 	"leafproof/merkle"
 	"leafproof/selector"
 )
@@ -72,7 +73,11 @@ func TestEveryFact(t *testing.T) {
 		says   string   // of the fact, as far as it is told
 		taking []string // facts that fail with it
 	}
-	admitted := bundle.Options{Policy: storePolicy(t), At: at}
+	admitted := bundle.Options{Policy: withLog(t, storePolicy(t)), At: at}
+	logged := func(payload []byte) []byte {
+		b, _ := committed(t, src, at, time.Time{}, tlog.LeafOf(manifest.RoleManifest, payload))
+		return write(t, b, nil)
+	}
 	option := func(f func(*bundle.Options)) bundle.Options {
 		o := admitted
 		f(&o)
@@ -110,6 +115,7 @@ func TestEveryFact(t *testing.T) {
 			"MISMATCH(the later statement: signature does not verify", nil,
 		}},
 		manifest.FactRecordNumbers: {{flip(records, mapByte), admitted, "MISMATCH(claims/0/map: ", []string{manifest.FactBytes, manifest.FactLength, manifest.FactSelector}}},
+		manifest.FactCommit:        {{logged([]byte("another")), admitted, "MISMATCH(the leaf is not in the tree", nil}},
 		manifest.FactScan:          {{withReceipt(t, some, signBody(t, notOfThis, "store")), admitted, "MISMATCH(the receipt is for ", nil}},
 	}
 	attested := map[string]row{
@@ -124,10 +130,11 @@ func TestEveryFact(t *testing.T) {
 		manifest.FactExpiry:        {file: file, says: "attested(one, manifest)"},
 		manifest.FactSupersession:  {file: file, says: "attested(one, manifest)"},
 		manifest.FactRecordNumbers: {file: records, says: "attested(one, manifest)"},
+		manifest.FactCommit:        {file: logged(src.Manifest.Payload), says: "attested(" + logOrigin + ", log)"},
 		manifest.FactScan:          {file: received, says: "attested(store, receipt)"},
 	}
 	// No kind of claim speaks of these yet: no bundle can make them better or worse.
-	silent := []string{manifest.FactCommit, manifest.FactAnswer, manifest.FactIndex}
+	silent := []string{manifest.FactAnswer, manifest.FactIndex}
 
 	baseline := map[string]manifest.State{}
 	judge := func(t *testing.T, r row) *manifest.Verdict {
@@ -197,6 +204,24 @@ func TestEveryFact(t *testing.T) {
 			t.Errorf("%s is %s; give it rows in this test", name, f)
 		}
 	}
+}
+
+// withLog is a policy that knows the log of [committed], too.
+func withLog(t testing.TB, p *manifest.Policy) *manifest.Policy {
+	t.Helper()
+	pub, err := manifest.PublicKeyOf(signer("log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := manifest.LogKey(logOrigin, pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err = p.With(manifest.AddLog(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // policyOf is a policy with one line for the key "one".
