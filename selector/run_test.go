@@ -287,6 +287,9 @@ func TestCursor(t *testing.T) {
 	if !errors.Is(selector.ErrCursorStore, selector.ErrCursorScope) {
 		t.Error("another store's cursor is not out of scope")
 	}
+	if _, err := selector.OpenCursor(key, with(func(b *selector.Binding) { b.Principal = "o" }), now, s); errors.Is(err, selector.ErrCursorStore) {
+		t.Errorf("another principal's cursor is taken for another store's: %v", err)
+	}
 }
 
 // A map of another source is refused before a byte of this one is read.
