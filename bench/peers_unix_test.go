@@ -32,7 +32,7 @@ var (
 	peerRows   = flag.Int("peer-rows", 6_000, "peers: rows of generated events; 758200 are 256 MiB")
 	peerRounds = flag.Int("peer-rounds", 1, "peers: how often each tool has its turn")
 	peerReads  = flag.Int("peer-reads", 100, "peers: reads of 64 KiB at random places")
-	peersAll   = flag.Bool("peers", false, "peers: not only cp, cat and git, but also the slow ones")
+	peersAll   = flag.Bool("peers", false, "peers: all that are there, and not only the fast ones")
 )
 
 // A keeper is a tool that keeps files: what to run for it. {dir} is a folder of
@@ -75,7 +75,7 @@ func keepers(leafproof string) []keeper {
 			init: "mkdir {dir}/repo",
 		},
 		{
-			name: "git", env: []string{"GIT_DIR={dir}/repo"}, init: "git init -q --bare {dir}/repo",
+			name: "git", slow: true, env: []string{"GIT_DIR={dir}/repo"}, init: "git init -q --bare {dir}/repo",
 			put:  []string{"git", "hash-object", "-w", "{file}"},
 			read: []string{"git", "cat-file", "blob", "{id}"},
 		},
