@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"leafproof"
+	"leafproof/cas"
 	"leafproof/cas/disk"
 	"leafproof/internal/crashfs"
 	"leafproof/merkle"
@@ -24,13 +25,22 @@ import (
 // one moment.
 type catalogueFiles struct{ db, wal []byte }
 
-func (c catalogueFiles) write(t testing.TB, dir string) string {
+// write puts them into a new folder, of a machine that has come up again.
+func (c catalogueFiles) write(t testing.TB) (dir string) {
 	t.Helper()
+	at := "" // nothing there is cut a second time, so that it need not be on a disk
+	if fi, err := os.Stat("/dev/shm"); err == nil && fi.IsDir() {
+		at = "/dev/shm"
+	}
+	dir, err := os.MkdirTemp(at, "leafproof-crash-")
+	if err != nil {
+		t.Fatal(err)
+	}
 	name := filepath.Join(dir, "catalogue.db")
 	if err := errors.Join(os.WriteFile(name, c.db, 0o600), os.WriteFile(name+"-wal", c.wal, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	return name
+	return dir
 }
 
 func readCatalogue(t testing.TB, name string) (c catalogueFiles) {
@@ -49,7 +59,7 @@ func readCatalogue(t testing.TB, name string) (c catalogueFiles) {
 // whose catalogue is a real file, and keeps what it was told.
 type crashHistory struct {
 	t       *testing.T
-	dir     string // of the keys
+	dir     string // of the keys, the leases and the catalogue
 	name    string // of the catalogue
 	objects *crashfs.FS
 	s       *leafproof.Store
@@ -58,6 +68,10 @@ type crashHistory struct {
 	told  map[string][]byte // the artifacts that were told, nil once their end was told
 	ended string            // the artifact that the history deletes in the end
 
+	quiet    bool // cut nothing yet
+	sweeps   bool // sweep what a crash left
+	swept    leafproof.GCReport
+	last     moment
 	every    int // of so many moments one is looked at
 	step     int // bytes between the cuts of a commit's log
 	moments  int
@@ -71,13 +85,31 @@ func newCrashHistory(t *testing.T) *crashHistory {
 		t.Fatal(err)
 	}
 	h.name = filepath.Join(h.dir, "catalogue.db")
-	s, err := leafproof.OpenOn(t.Context(), h.dir, h.name, disk.New(h.objects))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	h.s = s
+	h.open(disk.New(h.objects))
 	return h
+}
+
+// open opens the store that the history is of, on a backend over its objects.
+func (h *crashHistory) open(b cas.Backend) {
+	h.t.Helper()
+	s, err := leafproof.OpenOn(h.t.Context(), h.dir, h.dir, b)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() { s.Close() })
+	h.s = s
+}
+
+// sample makes the history look at one of so many moments, and cut commits at
+// steps of so many bytes, unless LEAFPROOF_EVERY_OPERATION is set.
+func (h *crashHistory) sample(every, step int) {
+	switch {
+	case os.Getenv("LEAFPROOF_EVERY_OPERATION") != "":
+	case testing.Short():
+		h.every, h.step = 50, 12_000
+	default:
+		h.every, h.step = every, step
+	}
 }
 
 // look is called after each operation on the objects: it takes what a crash may
@@ -88,10 +120,36 @@ func (h *crashHistory) look(o crashfs.Operation) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.moments++; h.moments%h.every != 0 || len(h.problems) > 0 {
+	h.moments++
+	if len(h.problems) > 0 {
 		return
 	}
-	h.cut(readCatalogue(h.t, h.name), fmt.Sprintf("after %d, %v of %s", o.Number, o.Op, o.Name))
+	when := fmt.Sprintf("after %d, %v of %s", o.Number, o.Op, o.Name)
+	if h.moments%h.every == 0 {
+		c := readCatalogue(h.t, h.name)
+		h.cutSince(c, "before the one "+when)
+		h.cut(c, when)
+	}
+	h.last = moment{}
+	if h.sweeps && (h.moments+1)%h.every == 0 { // the next one is looked at
+		h.last = moment{h.objects.Fork(), readCatalogue(h.t, h.name)}
+	}
+}
+
+// moment is what there was after an operation on the objects.
+type moment struct {
+	objects *crashfs.FS
+	c       catalogueFiles
+}
+
+// cutSince cuts the commits of the catalogue since the operation before, which no
+// call of the history's made: those of a sweep.
+func (h *crashHistory) cutSince(c catalogueFiles, when string) {
+	last := h.last
+	if last.objects == nil || !bytes.Equal(last.c.db, c.db) || !bytes.HasPrefix(c.wal, last.c.wal) {
+		return
+	}
+	h.cutLog(last.objects, last.c, c, when)
 }
 
 // cut checks what crashes leave of the objects beside this catalogue.
@@ -110,13 +168,9 @@ func (h *crashHistory) check(objects *crashfs.FS, c catalogueFiles, when string)
 	fail := func(format string, args ...any) {
 		h.problems = append(h.problems, when+": "+fmt.Sprintf(format, args...))
 	}
-	dir, err := os.MkdirTemp(h.dir, "crash-")
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	dir := c.write(h.t)
 	defer os.RemoveAll(dir)
-	name := c.write(h.t, dir)
-	s, err := leafproof.OpenOn(context.Background(), h.dir, name, disk.New(objects))
+	s, err := leafproof.OpenOn(context.Background(), h.dir, dir, disk.New(objects))
 	if err != nil {
 		fail("it does not open: %v", err)
 		return
@@ -130,6 +184,12 @@ func (h *crashHistory) check(objects *crashfs.FS, c catalogueFiles, when string)
 		fail("%v", err)
 		return
 	}
+	if h.sweeps {
+		if err := h.sweepLeft(s); err != nil {
+			fail("then a gc: %v", err)
+			return
+		}
+	}
 	if h.states%5 != 0 {
 		return
 	}
@@ -139,13 +199,11 @@ func (h *crashHistory) check(objects *crashfs.FS, c catalogueFiles, when string)
 		return
 	}
 	h.states++
-	again := filepath.Join(dir, "again")
-	if err := os.Mkdir(again, 0o700); err != nil {
-		h.t.Fatal(err)
-	}
 	told := maps.Clone(h.told)
 	told[id] = sampleRecords("after the crash", 20)
-	next, err := leafproof.OpenOn(context.Background(), h.dir, readCatalogue(h.t, name).write(h.t, again), disk.New(objects.Crash(crashfs.Nothing, 0)))
+	again := readCatalogue(h.t, filepath.Join(dir, "catalogue.db")).write(h.t)
+	defer os.RemoveAll(again)
+	next, err := leafproof.OpenOn(context.Background(), h.dir, again, disk.New(objects.Crash(crashfs.Nothing, 0)))
 	if err != nil {
 		fail("then a publish and a crash: %v", err)
 		return
@@ -260,6 +318,10 @@ func (h *crashHistory) publish(data []byte, o leafproof.PutOptions) string {
 	after := readCatalogue(h.t, h.name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.quiet {
+		h.told[ref.ArtifactID] = data
+		return ref.ArtifactID
+	}
 	h.cutCommit(before, after, "within the commit of the catalogue")
 	h.told[ref.ArtifactID] = data
 	h.cut(after, "after the commit")
@@ -273,14 +335,19 @@ func (h *crashHistory) cutCommit(before, after catalogueFiles, when string) {
 		h.t.Errorf("the commit did more than to append %d to %d bytes of log", len(after.wal), len(before.wal))
 		return
 	}
+	h.cutLog(h.objects, before, after, when)
+}
+
+// cutLog is cutCommit with what the objects were meanwhile.
+func (h *crashHistory) cutLog(objects *crashfs.FS, before, after catalogueFiles, when string) {
 	for end := len(before.wal); end <= len(after.wal); end += h.step {
 		if len(h.problems) > 0 {
 			return
 		}
 		c := catalogueFiles{after.db, bytes.Clone(after.wal[:end])}
-		h.check(h.objects.Crash(crashfs.Nothing, 0), c, fmt.Sprintf("%s, cut at %d", when, end))
+		h.check(objects.Crash(crashfs.Nothing, 0), c, fmt.Sprintf("%s, cut at %d", when, end))
 		c.wal = append(c.wal, make([]byte, len(after.wal)-end)...)
-		h.check(h.objects.Crash(crashfs.Some, uint64(end)), c, fmt.Sprintf("%s, zeros from %d", when, end))
+		h.check(objects.Crash(crashfs.Some, uint64(end)), c, fmt.Sprintf("%s, zeros from %d", when, end))
 	}
 }
 
@@ -311,14 +378,12 @@ func (h *crashHistory) run() {
 	h.cut(after, "after a delete")
 }
 
-// TestCrashPublish cuts a store with the real catalogue after each operation on
-// its objects and within each commit.
+// TestCrashPublish cuts a store with the real catalogue after operations on its
+// objects, with LEAFPROOF_EVERY_OPERATION all of them, and within each commit.
 func TestCrashPublish(t *testing.T) {
 	needFlushes(t)
 	h := newCrashHistory(t)
-	if testing.Short() {
-		h.every, h.step = 50, 12_000
-	}
+	h.sample(3, 4_000)
 	h.run()
 	for _, p := range h.problems {
 		t.Error(p)

@@ -3,6 +3,7 @@ package leafproof
 import (
 	"context"
 	"crypto"
+	"path/filepath"
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
@@ -10,24 +11,26 @@ import (
 )
 
 // OpenOn opens a store with the keys and the policy of the one in dir, its
-// objects on b, and the catalogue in a file of its own.
-func OpenOn(ctx context.Context, dir, catalogueFile string, b cas.Backend) (*Store, error) {
-	c := config{authority: OwnerOnly(), objects: cas.New(b, cas.Options{})}
+// objects on b, and the catalogue and the leases in a folder of their own.
+func OpenOn(ctx context.Context, dir, state string, b cas.Backend) (*Store, error) {
+	c := config{authority: OwnerOnly(), dir: state, backend: b}
 	if err := loadKeys(dir, &c); err != nil {
 		return nil, err
 	}
-	cat, err := catalogue.OpenSQLite(catalogueFile)
+	cat, err := catalogue.OpenSQLite(filepath.Join(state, catalogueFile))
 	if err != nil {
 		return nil, err
 	}
-	c.catalogue = cat
+	c.catalogue, c.book = cat, newLeaseBook(cat, state)
+	c.objects = cas.New(b, cas.Options{Leases: c.book})
 	s, err := newStore(ctx, c)
 	if err != nil {
 		cat.Close()
 		return nil, err
 	}
-	s.close = []func() error{cat.Close}
-	return s, nil
+	s.close = []func() error{c.objects.Close, cat.Close}
+	s.catalogue.Seal(s.seal)
+	return s, s.beginLog(ctx)
 }
 
 // Signer is signer.
@@ -41,3 +44,6 @@ func (s *SpanSet) Add(r merkle.Range) { s.s.add(r) }
 
 // List is list.
 func (s *SpanSet) List(size int64) ([][2]int64, bool) { return s.s.list(size) }
+
+// Batch is what a draft holds.
+func (d *Draft) Batch() *cas.Batch { return d.batch }
