@@ -24,6 +24,9 @@ type Copy struct {
 	Where string `json:"where"`
 	// Controller can do something about it: "store", a principal, or any other name.
 	Controller string `json:"controller"`
+	// Holder is the principal who was given what it holds: where his leave ends, so
+	// must the copy. Of a derived artifact it is "store".
+	Holder string `json:"holder"`
 	// Propagation says how far the end of the artifact, or of the leave to have it,
 	// has reached: one of the Propagation constants.
 	Propagation string    `json:"propagation"`
@@ -80,8 +83,9 @@ func checkCopyText(what, s string, may bool) error {
 }
 
 // RegisterCopy enters a copy that somebody else than the store made into an
-// artifact's inventory: of c, ArtifactID, Kind and Where are given; Controller is the
-// caller where it is empty. Whoever may know of the artifact may register, also of
+// artifact's inventory: of c, ArtifactID, Kind and Where are given; Controller and
+// Holder are the caller where they are empty. Another holder may be named by whoever
+// may grant leave for the artifact. Whoever may know of the artifact may register, also of
 // one that was deleted, of which the copy is pending at once. What was printed,
 // exported or shown is out of control from the beginning.
 func (s *Store) RegisterCopy(ctx context.Context, who Caller, c Copy) (Copy, error) {
@@ -91,7 +95,10 @@ func (s *Store) RegisterCopy(ctx context.Context, who Caller, c Copy) (Copy, err
 	if c.Controller == "" {
 		c.Controller = string(who.Principal)
 	}
-	if err := errors.Join(checkCopyText("where", c.Where, false), checkCopyText("controller", c.Controller, false), checkCopyText("note", c.Note, true)); err != nil {
+	if c.Holder == "" {
+		c.Holder = string(who.Principal)
+	}
+	if err := errors.Join(checkCopyText("where", c.Where, false), checkCopyText("controller", c.Controller, false), checkCopyText("holder", c.Holder, false), checkCopyText("note", c.Note, true)); err != nil {
 		return Copy{}, wireError("", err)
 	}
 	a, err := s.row(ctx, who, c.ArtifactID, gate.Stat)
@@ -101,7 +108,15 @@ func (s *Store) RegisterCopy(ctx context.Context, who Caller, c Copy) (Copy, err
 	if _, err := a.permit(ctx); err != nil {
 		return Copy{}, err
 	}
-	id, err := a.enterCopy(ctx, c.Kind, c.Where, c.Controller, c.Note, false)
+	if c.Holder != string(who.Principal) {
+		switch may, err := a.mayGrant(ctx); {
+		case err != nil:
+			return Copy{}, err
+		case !may:
+			return Copy{}, fail(CodeAccessRevoked, Stop, c.ArtifactID, "%s may not say what %s holds", who.Principal, c.Holder)
+		}
+	}
+	id, err := a.enterCopy(ctx, c, false)
 	if err != nil {
 		return Copy{}, wireError(c.ArtifactID, err)
 	}
@@ -110,16 +125,16 @@ func (s *Store) RegisterCopy(ctx context.Context, who Caller, c Copy) (Copy, err
 }
 
 // enterCopy enters a copy of the artifact. A soft entry may be lost with the machine.
-func (a *artifact) enterCopy(ctx context.Context, kind, where, controller, note string, soft bool) (string, error) {
+func (a *artifact) enterCopy(ctx context.Context, o Copy, soft bool) (string, error) {
 	now, err := a.store.catalogue.Now(ctx)
 	if err != nil {
 		return "", err
 	}
 	c := catalogue.Copy{
-		CopyID: "cp_" + strings.ToLower(rand.Text()), ArtifactID: a.row.ArtifactID, Kind: kind, Place: where, Controller: controller,
-		State: catalogue.CopyLive, Note: note, MadeAt: now, ChangedAt: now,
+		CopyID: "cp_" + strings.ToLower(rand.Text()), ArtifactID: a.row.ArtifactID, Kind: o.Kind, Place: o.Where,
+		Controller: o.Controller, Holder: o.Holder, State: catalogue.CopyLive, Note: o.Note, MadeAt: now, ChangedAt: now,
 	}
-	if beyond(kind) {
+	if beyond(o.Kind) {
 		c.State = catalogue.CopyBeyond
 	}
 	return c.CopyID, a.store.catalogue.AddCopy(ctx, c, soft)
@@ -128,18 +143,25 @@ func (a *artifact) enterCopy(ctx context.Context, kind, where, controller, note 
 // exported enters a proof that is about to leave the store. On a disk that is full
 // or may not be written proofs are given out all the same, as everything is read.
 func (a *artifact) exported(ctx context.Context, where string) error {
-	_, err := a.enterCopy(ctx, CopyExport, where, string(a.request.Principal), "", true)
+	err := a.shown(ctx, CopyExport, where)
 	if errors.Is(err, catalogue.ErrReadOnly) || errors.Is(err, catalogue.ErrFull) {
 		return nil
 	}
 	return err
 }
 
+// shown enters what its reader has from now on.
+func (a *artifact) shown(ctx context.Context, kind, where string) error {
+	reader := string(a.request.Principal)
+	_, err := a.enterCopy(ctx, Copy{Kind: kind, Where: where, Controller: reader, Holder: reader}, true)
+	return err
+}
+
 // Copies returns up to limit copies (1 to 10,000) of an artifact in the order in
 // which they were entered, from the first behind after (0 for the beginning) on; the
 // second result says where to go on, and is 0 at the end. The inventory outlives the
-// artifact. Whoever may not grant leave to others sees the copies that he controls
-// alone.
+// artifact. Whoever may not grant leave to others sees the copies alone that he controls
+// or holds.
 func (s *Store) Copies(ctx context.Context, who Caller, id string, after int64, limit int) ([]Copy, int64, error) {
 	a, err := s.row(ctx, who, id, gate.Stat)
 	if err != nil {
@@ -159,7 +181,7 @@ func (s *Store) Copies(ctx context.Context, who Caller, id string, after int64, 
 	var out []Copy
 	for _, row := range rows {
 		after = row.Seq
-		if all || row.Controller == string(who.Principal) {
+		if all || row.Controller == string(who.Principal) || row.Holder == string(who.Principal) {
 			out = append(out, publicCopy(row))
 		}
 	}
@@ -180,7 +202,7 @@ func (a *artifact) mayGrant(ctx context.Context) (bool, error) {
 }
 
 // UpdateCopy says what became of a copy: pending, done, failed, or out_of_control,
-// which is for good. Its controller may say so, and whoever may grant leave for the
+// which is for good. Its controller and its holder may say so, and whoever may grant leave for the
 // artifact; to others there is no such copy.
 func (s *Store) UpdateCopy(ctx context.Context, who Caller, copyID, propagation, note string) (Copy, error) {
 	switch propagation {
@@ -204,7 +226,7 @@ func (s *Store) UpdateCopy(ctx context.Context, who Caller, copyID, propagation,
 		return Copy{}, absent
 	}
 	may, err := a.mayGrant(ctx)
-	if err == nil && !may && c.Controller == string(who.Principal) {
+	if err == nil && !may && (c.Controller == string(who.Principal) || c.Holder == string(who.Principal)) {
 		// Whose leave was withdrawn must be able to say that the copy is gone.
 		may = who.Principal != ""
 	}
@@ -225,9 +247,10 @@ func (s *Store) UpdateCopy(ctx context.Context, who Caller, copyID, propagation,
 	return publicCopy(c), wireError(copyID, err)
 }
 
-// withdraw lets the copies that a controller has ("" is every controller) wait for
-// him to end them, of all artifacts that matches speaks of. It returns how many do.
-func (s *Store) withdraw(ctx context.Context, controller, note string, matches func(tenant, run, artifact string) bool) (n int64, err error) {
+// withdraw lets the copies that a principal has ("" is everybody) wait for their
+// controllers to end them, of all artifacts that matches speaks of. It returns how
+// many do.
+func (s *Store) withdraw(ctx context.Context, holder, note string, matches func(tenant, run, artifact string) bool) (n int64, err error) {
 	const page = 1000
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {
@@ -235,7 +258,7 @@ func (s *Store) withdraw(ctx context.Context, controller, note string, matches f
 	}
 	about := map[string]bool{}
 	for after := int64(0); ; {
-		list, err := s.catalogue.CopiesHeldBy(ctx, controller, after, page)
+		list, err := s.catalogue.CopiesHeldBy(ctx, holder, after, page)
 		if err != nil {
 			return n, err
 		}
@@ -333,7 +356,7 @@ func (s *Store) DeleteDerived(ctx context.Context, who Caller, id string) (delet
 
 func publicCopy(c catalogue.Copy) Copy {
 	return Copy{
-		ID: c.CopyID, ArtifactID: c.ArtifactID, Kind: c.Kind, Where: c.Place, Controller: c.Controller, Propagation: c.State,
+		ID: c.CopyID, ArtifactID: c.ArtifactID, Kind: c.Kind, Where: c.Place, Controller: c.Controller, Holder: c.Holder, Propagation: c.State,
 		Note: c.Note, MadeAt: c.MadeAt, ChangedAt: c.ChangedAt, Seq: c.Seq,
 	}
 }

@@ -237,7 +237,8 @@ func ownerOnly(who Caller, what string) error {
 // Revoke takes leave back, and what rests on it. When it returns nil, no disclosure
 // under it begins in any process, and one that is under way ends within 64 KiB or a
 // second. The owner may revoke every grant, somebody else those that he gave. One that
-// is revoked already is no error.
+// is revoked already is no error. What its holder has of the artifacts is from then on
+// to be ended by whoever controls it: see [Store.Copies].
 func (s *Store) Revoke(ctx context.Context, who Caller, id string) error {
 	absent := fail(CodeRefNotFound, FixCall, id, "%s: no such grant", id)
 	g, err := s.catalogue.GrantOf(ctx, id)
@@ -255,7 +256,13 @@ func (s *Store) Revoke(ctx context.Context, who Caller, id string) error {
 	}
 	err = s.catalogue.Revoke(ctx, id, now, s.changed(who, now, "revoke", g.Pattern.Tenant, id, grantOf(g)))
 	s.gate.Settle(ctx)
-	return wireError(id, err)
+	if err != nil {
+		return wireError(id, err)
+	}
+	if g.RevokedAt != nil { // the inventory is walked once more
+		now = *g.RevokedAt
+	}
+	return wireError(id, s.withdrawGrants(ctx, now))
 }
 
 // Grants returns the grants of a principal ("" is everybody's), also those that were
@@ -294,7 +301,11 @@ type Restriction struct {
 // owner may. It returns the pattern as it is listed.
 func (s *Store) Restrict(ctx context.Context, who Caller, pattern string) (string, error) {
 	return s.restriction(ctx, who, pattern, "restrict", func(p catalogue.Pattern, now time.Time, d catalogue.Disclosure) error {
-		return s.catalogue.Restrict(ctx, catalogue.Restriction{Pattern: p, CreatedAt: now, By: string(who.Principal)}, d)
+		err := s.catalogue.Restrict(ctx, catalogue.Restriction{Pattern: p, CreatedAt: now, By: string(who.Principal)}, d)
+		if err != nil {
+			return err
+		}
+		return s.withdrawAll(ctx, gate.Pattern(p))
 	})
 }
 

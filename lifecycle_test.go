@@ -439,3 +439,69 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 }
+
+// Where a leave ends, the copies of who held it wait for whoever controls them, but
+// for what he may have under another grant. What was shown is out of control.
+func TestWithdrawal(t *testing.T) {
+	s, _ := newStore(t)
+	ctx, owner := t.Context(), leafproof.Owner
+	kept := put(t, s, []byte("1\n"), leafproof.PutOptions{}, leafproof.Facts{RunID: "run-1"})
+	id := put(t, s, []byte("2\n"), leafproof.PutOptions{}, leafproof.Facts{RunID: "run-2"})
+	grant := func(name, action, pattern string) string {
+		t.Helper()
+		g, err := s.Grant(ctx, owner, leafproof.GrantSpec{Principal: leafproof.Principal(name), Action: leafproof.Action(action), Pattern: pattern})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.ID
+	}
+	revoked := grant("ann", "read", "local")
+	grant("ann", "stat", "local")
+	grant("ann", "query", "local/run-1")
+	grant("bob", "stat", "local")
+	grant("bob", "read", "local")
+	for _, who := range []leafproof.Principal{"ann", "bob"} {
+		for _, id := range []string{kept, id} {
+			if _, err := s.RegisterCopy(ctx, leafproof.Caller{Principal: who}, leafproof.Copy{ArtifactID: id, Kind: leafproof.CopyCache, Where: string(who), Controller: "harness"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ann := leafproof.Caller{Principal: "ann"}
+	if _, err := s.Read(ctx, ann, id, leafproof.Selector{Receipt: &leafproof.Statement{}}, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Revoke(ctx, owner, revoked); err != nil {
+		t.Fatal(err)
+	}
+	wantCopies(t, s, id, "cache pending, cache live, excerpt out_of_control")
+	wantCopies(t, s, kept, "cache live, cache live")
+	if _, err := s.Read(ctx, ann, id, leafproof.Selector{}, io.Discard); leafproof.CodeOf(err) != leafproof.CodeAccessRevoked {
+		t.Errorf("a read after it: %v", err)
+	}
+	if a := assess(t, s, ann, id, leafproof.Need{}); a.Decision != leafproof.Refuse || a.Authority.Code != leafproof.CodeAccessRevoked || a.Identity.State != leafproof.Holds {
+		t.Errorf("assessed: %+v", a)
+	}
+	// He sees what he holds, and can say that it is gone.
+	mine, _, err := s.Copies(ctx, ann, id, 0, 10)
+	if err != nil || len(mine) != 2 || mine[0].Holder != "ann" {
+		t.Fatalf("ann sees %+v, %v", mine, err)
+	}
+	if c, err := s.UpdateCopy(ctx, ann, mine[0].ID, leafproof.PropagationDone, ""); err != nil || c.Propagation != "done" {
+		t.Errorf("%+v, %v", c, err)
+	}
+	if _, err := s.RegisterCopy(ctx, ann, leafproof.Copy{ArtifactID: id, Kind: leafproof.CopyCache, Where: "x", Holder: "bob"}); leafproof.CodeOf(err) != leafproof.CodeAccessRevoked {
+		t.Errorf("in another's name: %v", err)
+	}
+	if _, err := s.Restrict(ctx, owner, "local/run-1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Unrestrict(ctx, owner, "local/run-1"); err != nil {
+		t.Fatal(err)
+	}
+	wantCopies(t, s, kept, "cache pending, cache pending")
+	if err := s.RemovePrincipal(ctx, owner, "bob"); err != nil {
+		t.Fatal(err)
+	}
+	wantCopies(t, s, id, "cache done, cache pending, excerpt out_of_control")
+}

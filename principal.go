@@ -89,7 +89,10 @@ func (s *Store) RemovePrincipal(ctx context.Context, who Caller, name Principal)
 		return fail(CodeRefNotFound, FixCall, string(name), "%s: no such principal", name)
 	}
 	s.gate.Settle(ctx)
-	return wireError(string(name), err)
+	if err != nil {
+		return wireError(string(name), err)
+	}
+	return wireError(string(name), s.withdrawGrants(ctx, now))
 }
 
 // Principals returns all principals by name. Only the owner may.

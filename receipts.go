@@ -171,7 +171,7 @@ func (r *recorder) sign(ctx context.Context, permit gate.Permit, answer *selecto
 	if err := s.catalogue.State(ctx, "", row); err != nil {
 		return err
 	}
-	if _, err := r.a.enterCopy(ctx, CopyExcerpt, "the answer of "+st.ID, string(r.a.request.Principal), "", true); err != nil {
+	if err := r.a.shown(ctx, CopyExcerpt, "the answer of "+st.ID); err != nil {
 		return err
 	}
 	*r.into = *st

@@ -55,4 +55,3 @@ func (s *Store) standard(tenant string) time.Duration {
 	}
 	return time.Duration(n) * time.Second
 }
-

@@ -17,6 +17,7 @@ type Copy struct {
 	Kind       string
 	Place      string // where it is, in the words of who made it; of an artifact its id
 	Controller string // who can do something about it: a principal, or a name
+	Holder     string // the principal who was given what it holds
 	State      string // one of the Copy… states
 	Note       string // what was said when the state changed; may be empty
 	MadeAt     time.Time
@@ -54,9 +55,9 @@ type Copies interface {
 	// CopiesOf returns the copies of an artifact with Seq > after, in the order of
 	// Seq; at most limit, which is from 1 to [MaxList].
 	CopiesOf(ctx context.Context, artifactID string, after int64, limit int) ([]Copy, error)
-	// CopiesHeldBy is CopiesOf for the copies that one controller has, of all
-	// artifacts. "" is all controllers.
-	CopiesHeldBy(ctx context.Context, controller string, after int64, limit int) ([]Copy, error)
+	// CopiesHeldBy is CopiesOf for the copies that one principal has, of all
+	// artifacts. "" is everybody.
+	CopiesHeldBy(ctx context.Context, holder string, after int64, limit int) ([]Copy, error)
 	// MarkCopy changes the state of a copy. What is out of control stays so:
 	// [ErrConflictCopy].
 	MarkCopy(ctx context.Context, id, state, note string, at time.Time) error
@@ -74,6 +75,7 @@ CREATE TABLE copies (
 	kind        TEXT    NOT NULL,
 	place       TEXT    NOT NULL,
 	controller  TEXT    NOT NULL,
+	holder      TEXT    NOT NULL,
 	state       TEXT    NOT NULL CHECK (state IN ('live', 'pending', 'done', 'failed', 'out_of_control')),
 	note        TEXT    NOT NULL,
 	made_at     INTEGER NOT NULL,
@@ -82,7 +84,7 @@ CREATE TABLE copies (
 
 CREATE INDEX copies_of_artifact ON copies (artifact_id, seq);
 
-CREATE INDEX copies_held ON copies (controller, seq);
+CREATE INDEX copies_held ON copies (holder, seq);
 
 CREATE UNIQUE INDEX copies_derived ON copies (place, artifact_id) WHERE kind = 'derived';
 `
@@ -100,9 +102,9 @@ func knownState(state string) bool {
 func (c *Copy) check() error {
 	wrong := ""
 	switch {
-	case c.CopyID == "" || c.ArtifactID == "" || c.Kind == "" || c.Place == "" || c.Controller == "":
-		wrong = "an id, the kind, the place or the controller is empty"
-	case max(len(c.CopyID), len(c.Kind), len(c.Place), len(c.Controller), len(c.Note)) > maxCopyText:
+	case c.CopyID == "" || c.ArtifactID == "" || c.Kind == "" || c.Place == "" || c.Controller == "" || c.Holder == "":
+		wrong = "an id, the kind, the place, the controller or the holder is empty"
+	case max(len(c.CopyID), len(c.Kind), len(c.Place), len(c.Controller), len(c.Holder), len(c.Note)) > maxCopyText:
 		wrong = fmt.Sprintf("a text has over %d bytes", maxCopyText)
 	case !knownState(c.State):
 		wrong = fmt.Sprintf("%q is no state", c.State)
@@ -127,7 +129,7 @@ func (a Artifact) derivedCopies() []Copy {
 	var out []Copy
 	for _, id := range a.Inputs {
 		out = append(out, Copy{
-			CopyID: newCopyID(), ArtifactID: id, Kind: KindDerived, Place: a.ArtifactID, Controller: controllerStore,
+			CopyID: newCopyID(), ArtifactID: id, Kind: KindDerived, Place: a.ArtifactID, Controller: controllerStore, Holder: controllerStore,
 			State: CopyLive, MadeAt: a.CreatedAt, ChangedAt: a.CreatedAt,
 		})
 	}
@@ -218,8 +220,8 @@ func (m *Memory) CopiesOf(ctx context.Context, artifactID string, after int64, l
 }
 
 // CopiesHeldBy implements [Copies].
-func (m *Memory) CopiesHeldBy(ctx context.Context, controller string, after int64, limit int) ([]Copy, error) {
-	return m.listCopies(ctx, after, limit, func(c *Copy) bool { return controller == "" || c.Controller == controller })
+func (m *Memory) CopiesHeldBy(ctx context.Context, holder string, after int64, limit int) ([]Copy, error) {
+	return m.listCopies(ctx, after, limit, func(c *Copy) bool { return holder == "" || c.Holder == holder })
 }
 
 // MarkCopy implements [Copies].
@@ -267,13 +269,13 @@ func (m *Memory) PendCopies(ctx context.Context, ids []string, note string, at t
 
 // The engine in SQLite.
 
-const copyColumns = `copy_id, artifact_id, kind, place, controller, state, note, made_at, changed_at`
+const copyColumns = `copy_id, artifact_id, kind, place, controller, holder, state, note, made_at, changed_at`
 
-const insertCopy = `INSERT INTO copies (` + copyColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+const insertCopy = `INSERT INTO copies (` + copyColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 func (c *Copy) values() []any {
 	return []any{
-		c.CopyID, c.ArtifactID, c.Kind, c.Place, c.Controller, c.State, c.Note, c.MadeAt.UnixMicro(), c.ChangedAt.UnixMicro(),
+		c.CopyID, c.ArtifactID, c.Kind, c.Place, c.Controller, c.Holder, c.State, c.Note, c.MadeAt.UnixMicro(), c.ChangedAt.UnixMicro(),
 	}
 }
 
@@ -331,11 +333,11 @@ func (s *SQLite) CopiesOf(ctx context.Context, artifactID string, after int64, l
 }
 
 // CopiesHeldBy implements [Copies].
-func (s *SQLite) CopiesHeldBy(ctx context.Context, controller string, after int64, limit int) ([]Copy, error) {
-	if controller == "" {
+func (s *SQLite) CopiesHeldBy(ctx context.Context, holder string, after int64, limit int) ([]Copy, error) {
+	if holder == "" {
 		return s.listCopies(ctx, limit, `WHERE seq > ? ORDER BY seq LIMIT ?`, after, limit)
 	}
-	return s.listCopies(ctx, limit, `WHERE controller = ? AND seq > ? ORDER BY seq LIMIT ?`, controller, after, limit)
+	return s.listCopies(ctx, limit, `WHERE holder = ? AND seq > ? ORDER BY seq LIMIT ?`, holder, after, limit)
 }
 
 func (s *SQLite) listCopies(ctx context.Context, limit int, where string, args ...any) ([]Copy, error) {
@@ -359,7 +361,7 @@ func (s *SQLite) listCopies(ctx context.Context, limit int, where string, args .
 func scanCopy(row scanner) (Copy, error) {
 	var c Copy
 	var made, changed int64
-	err := row.Scan(&c.Seq, &c.CopyID, &c.ArtifactID, &c.Kind, &c.Place, &c.Controller, &c.State, &c.Note, &made, &changed)
+	err := row.Scan(&c.Seq, &c.CopyID, &c.ArtifactID, &c.Kind, &c.Place, &c.Controller, &c.Holder, &c.State, &c.Note, &made, &changed)
 	c.MadeAt, c.ChangedAt = time.UnixMicro(made).UTC(), time.UnixMicro(changed).UTC()
 	return c, err
 }

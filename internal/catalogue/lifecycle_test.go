@@ -160,7 +160,7 @@ func successors(t *testing.T, c catalogue.Catalogue) {
 
 func copyOf(n int, id, kind, state string) catalogue.Copy {
 	return catalogue.Copy{
-		CopyID: id, ArtifactID: fmt.Sprintf("art_%06d", n), Kind: kind, Place: "notebook 7", Controller: "harness",
+		CopyID: id, ArtifactID: fmt.Sprintf("art_%06d", n), Kind: kind, Place: "notebook 7", Controller: "kernel", Holder: "harness",
 		State: state, MadeAt: then, ChangedAt: then,
 	}
 }

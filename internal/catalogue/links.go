@@ -107,7 +107,7 @@ const insertLink = `INSERT INTO supersessions (artifact_id, by_id, kind, at) VAL
 
 // insertDerived enters a derived copy, if its artifact is here.
 const insertDerived = `INSERT INTO copies (` + copyColumns + `)
-	SELECT ?1, ?2, ?3, ?4, ?5, CASE state WHEN 'deleted' THEN 'pending' ELSE ?6 END, ?7, ?8, ?9
+	SELECT ?1, ?2, ?3, ?4, ?5, ?6, CASE WHEN state = 'deleted' AND ?7 = 'live' THEN 'pending' ELSE ?7 END, ?8, ?9, ?10
 	FROM artifacts WHERE artifact_id = ?2 ON CONFLICT DO NOTHING`
 
 // linkStatements are the inserts that enter the links of a new artifact.
