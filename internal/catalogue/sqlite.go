@@ -36,10 +36,11 @@ type SQLite struct {
 	// version is that of the schema.
 	version int64
 	// clock is the latest time that Now returned, in microseconds.
-	clock  atomic.Int64
-	closed atomic.Bool
-	mark   *mark // nil where there is none
-	looked atomic.Pointer[looked]
+	clock      atomic.Int64
+	clockReads clockReads
+	closed     atomic.Bool
+	mark       *mark // nil where there is none
+	looked     atomic.Pointer[looked]
 	// logReads are statements that read the commit log, by their text.
 	logReads sync.Map
 }
@@ -124,7 +125,7 @@ func openSQLite(path string, params ...string) (*SQLite, error) {
 	readers := max(4, runtime.GOMAXPROCS(0))
 	reads.SetMaxOpenConns(readers)
 	reads.SetMaxIdleConns(readers)
-	s := &SQLite{path: path, reads: reads}
+	s := &SQLite{path: path, reads: reads, clockReads: clockReads{turn: make(chan struct{}, 1)}}
 	if err := s.load(); err != nil {
 		reads.Close()
 		return nil, err
@@ -367,30 +368,6 @@ func (s *SQLite) Stands(epoch int64) bool {
 	}
 	begun, _ := s.mark.count()
 	return begun == last.begun
-}
-
-// Now implements [Catalogue].
-func (s *SQLite) Now(ctx context.Context) (time.Time, error) {
-	var clock int64
-	if err := s.stmts.clock.QueryRowContext(ctx).Scan(&clock); err != nil {
-		return time.Time{}, s.fail("read the clock of", s.path, err)
-	}
-	return time.UnixMicro(s.tick(clock)).UTC(), nil
-}
-
-// tick returns the latest of the machine's clock, what it returned before, and
-// least, in microseconds.
-func (s *SQLite) tick(least int64) int64 {
-	now := max(least, time.Now().UnixMicro())
-	for {
-		last := s.clock.Load()
-		if last >= now {
-			return last
-		}
-		if s.clock.CompareAndSwap(last, now) {
-			return now
-		}
-	}
 }
 
 // StoreID implements [Catalogue].
