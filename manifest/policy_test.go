@@ -194,6 +194,11 @@ func TestParsePolicyRefuses(t *testing.T) {
 		"threshold 0":         {head + good + "threshold manifest 0\n", 3, manifest.ErrMalformed, "number"},
 		"threshold twice":     {head + good + "threshold manifest 1\nthreshold manifest 1\n", 4, manifest.ErrMalformed, "second threshold"},
 		"threshold role":      {head + good + "threshold king 1\n", 3, manifest.ErrMalformed, "king"},
+		"a line inside one":   {head + "# harmless\r" + "key x\n", 2, manifest.ErrMalformed, "U+000D"},
+		"an escape sequence":  {head + "# \x1b[2K\n", 2, manifest.ErrMalformed, "U+001B"},
+		"text turned around":  {head + "\t # a\u202eb\n", 2, manifest.ErrMalformed, "U+202E"},
+		"a line separator":    {head + "# a\u2028b\n", 2, manifest.ErrMalformed, "U+2028"},
+		"a NUL":               {"\x00" + head, 1, manifest.ErrMalformed, "U+0000"},
 		"not UTF-8":           {head + "\xff\n", 0, manifest.ErrPolicy, "UTF-8"},
 		"huge":                {head + strings.Repeat("#\n", 1<<20), 0, manifest.ErrTooLarge, ""},
 	} {

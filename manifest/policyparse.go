@@ -6,13 +6,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 )
 
 // ParsePolicy reads a trust policy: one statement a line, words divided by single
 // or more spaces or tabs, comments from a # that begins a word to the end of the
-// line. The first statement is the policy's own. Every error wraps [ErrPolicy]
-// beside its own reason and names the line.
+// line. The first statement is the policy's own. Characters that make a screen show
+// another text than this one reads are refused, also in comments: a person decides
+// by what he sees. Every error wraps [ErrPolicy] beside its own reason and names
+// the line.
 func ParsePolicy(text []byte) (*Policy, error) {
 	const op = "parse policy"
 	if len(text) > MaxPolicy {
@@ -24,6 +27,10 @@ func ParsePolicy(text []byte) (*Policy, error) {
 	p := policyParser{p: &Policy{retired: map[string]ending{}, compromised: map[string]ending{}, thresholds: map[string]int{}}}
 	for line := range strings.Lines(string(text)) {
 		p.line++
+		if i := strings.IndexFunc(strings.TrimRight(line, "\r\n"), hides); i >= 0 {
+			r, _ := utf8.DecodeRuneInString(line[i:])
+			return nil, &Error{op, "line " + strconv.Itoa(p.line), fmt.Errorf("%w: %w: the character %U", ErrPolicy, ErrMalformed, r)}
+		}
 		if err := p.statement(words(line)); err != nil {
 			return nil, &Error{op, "line " + strconv.Itoa(p.line), fmt.Errorf("%w: %w", ErrPolicy, err)}
 		}
@@ -32,6 +39,12 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		return nil, &Error{op, "line " + strconv.Itoa(max(1, p.line)), fmt.Errorf("%w: %w", ErrPolicy, err)}
 	}
 	return p.p, nil
+}
+
+// hides reports whether a character of a policy can act on a screen: by moving about
+// on it, ending the line there alone, or turning the direction of the text.
+func hides(r rune) bool {
+	return r != '\t' && unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
 // words splits a line and drops its comment.

@@ -131,7 +131,7 @@ supersession    not-claimed(no later statement at hand)
 record_numbers  not-claimed
 scan            not-claimed
 authority       not assessable offline
-Verified: anybody can check by calculation, against the signed record, the bytes; one vouches, with a signature that your policy accepts, for the owner, how complete the recording is (partial), the source, the dates of the record and the date until which it is offered; nothing is said about the length of the whole, the date of filing, the place they were taken from, how complete the answer is, the honesty of the index, what replaces it or what it replaces, the numbers of the records or how far the search went; whether anybody was allowed to have these bytes cannot be judged offline.
+Verified: anybody can check by calculation, against the signed record, the bytes; one vouches, with a signature that your policy accepts, for the owner, how complete the recording is (partial), the source, the dates of the record and the date until which it is offered; nothing is said about the length of the whole, the date of filing, the place they were taken from, how complete the answer is, the honesty of the index, any replacement, the numbers of the records or how far the search went; whether anybody was allowed to have these bytes cannot be judged offline.
 `
 	if out.String() != want {
 		t.Errorf("table is\n%s\nwant\n%s", out.String(), want)

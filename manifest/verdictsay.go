@@ -23,7 +23,7 @@ var plain = map[string]string{
 	FactSource:        "the source",
 	FactTimes:         "the dates of the record",
 	FactExpiry:        "the date until which it is offered",
-	FactSupersession:  "what replaces it or what it replaces",
+	FactSupersession:  "any replacement",
 	FactRecordNumbers: "the numbers of the records",
 	FactScan:          "how far the search went",
 }
