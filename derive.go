@@ -107,7 +107,7 @@ func (s *Store) Derive(ctx context.Context, who Caller, id string, d Derivation)
 	if err != nil {
 		return nil, err
 	}
-	gated, err := gate.NewWriter(ctx, io.Discard, permit, a.request)
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, io.Discard), permit, a.request)
 	if err != nil {
 		return nil, wireError(id, err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -504,4 +505,97 @@ func TestWithdrawal(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCopies(t, s, id, "cache done, cache pending, excerpt out_of_control")
+}
+
+// A stream that is under way ends when its artifact does.
+func TestStreamEndsWithItsArtifact(t *testing.T) {
+	s, dir := newStore(t)
+	other := openStore(t, dir)
+	const size = 4 << 20
+	deleted := put(t, s, random(size, 3), leafproof.PutOptions{Records: "none"}, leafproof.Facts{})
+	expired := put(t, s, random(size, 4), leafproof.PutOptions{Records: "none"}, leafproof.Facts{ExpiresIn: 1500 * time.Millisecond})
+	var wg sync.WaitGroup
+	for id, want := range map[string]leafproof.Code{deleted: leafproof.CodeArtifactDeleted, expired: leafproof.CodeArtifactExpired} {
+		wg.Go(func() {
+			got := &slow{rest: 1100 * time.Millisecond, begin: func() error {
+				if id == expired {
+					time.Sleep(600 * time.Millisecond)
+					return nil
+				}
+				return other.Delete(t.Context(), leafproof.Owner, id, "")
+			}}
+			_, err := s.Read(t.Context(), leafproof.Owner, id, leafproof.Selector{}, got)
+			if leafproof.CodeOf(err) != want || got.n == 0 || got.n > 64<<10 {
+				t.Errorf("%s after %d bytes: %v", want, got.n, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// slow takes one piece, does something, and waits.
+type slow struct {
+	rest  time.Duration
+	begin func() error
+	n     int
+}
+
+func (w *slow) Write(b []byte) (int, error) {
+	if w.n == 0 {
+		if err := w.begin(); err != nil {
+			return 0, err
+		}
+		time.Sleep(w.rest)
+	}
+	w.n += len(b)
+	return len(b), nil
+}
+
+// What was deleted and what was revoked stay so in a backup that is put to use, and
+// when the catalogue is lost and made anew.
+func TestBackUpDeleteRestore(t *testing.T) {
+	s, dir := newStore(t)
+	ctx, owner := t.Context(), leafproof.Owner
+	id := put(t, s, []byte("secret\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	kept := put(t, s, []byte("kept\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	g, err := s.Grant(ctx, owner, leafproof.GrantSpec{Principal: "ann", Action: leafproof.ActionRead, Pattern: "local"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Revoke(ctx, owner, g.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(ctx, owner, id, "asked to"); err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(t.TempDir(), "backup")
+	if _, err := leafproof.Backup(ctx, dir, to, leafproof.BackupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	secret, err := os.ReadFile(filepath.Join(dir, "keys", "cursor")) // a backup has none
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(to, "keys", "cursor"), secret, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, dir := range map[string]string{"the store": dir, "its backup": to} {
+		if what == "the store" {
+			s.Close()
+			if err := os.Remove(filepath.Join(dir, "catalogue.db")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := leafproof.Repair(ctx, dir, leafproof.CheckOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := openStore(t, dir)
+		var out bytes.Buffer
+		if _, err := r.Read(ctx, owner, id, leafproof.Selector{}, &out); leafproof.CodeOf(err) != leafproof.CodeArtifactDeleted || out.Len() > 0 {
+			t.Errorf("%s, restored: %q, %v", what, out.Bytes(), err)
+		}
+		if _, err := r.Read(ctx, leafproof.Caller{Principal: "ann"}, kept, leafproof.Selector{}, &out); err == nil || out.Len() > 0 {
+			t.Errorf("%s, restored: a revoked reader got %q", what, out.Bytes())
+		}
+	}
 }

@@ -127,7 +127,7 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 		return nil, wireError(id, err)
 	}
 	// Rows pass a gated writer on their way to emit: it looks at the permit.
-	gated, err := gate.NewWriter(ctx, io.Discard, permit, a.request)
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, io.Discard), permit, a.request)
 	if err != nil {
 		return nil, wireError(id, err)
 	}

@@ -74,7 +74,7 @@ func (s *Store) Read(ctx context.Context, who Caller, id string, sel Selector, w
 	if err != nil {
 		return nil, wireError(id, err)
 	}
-	gated, err := gate.NewWriter(ctx, w, permit, a.request)
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, w), permit, a.request)
 	if err != nil {
 		return nil, wireError(id, err)
 	}
@@ -304,7 +304,7 @@ func (s *Store) Prove(ctx context.Context, who Caller, id string, sel Selector, 
 	if err := a.commit(ctx, b); err != nil {
 		return none, wireError(id, err)
 	}
-	gated, err := gate.NewWriter(ctx, w, permit, a.request)
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, w), permit, a.request)
 	if err != nil {
 		return none, wireError(id, err)
 	}
@@ -387,7 +387,7 @@ func (s *Store) Slice(ctx context.Context, who Caller, id string, r merkle.Range
 	if err != nil {
 		return merkle.Root{}, err
 	}
-	gated, err := gate.NewWriter(ctx, w, permit, a.request)
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, w), permit, a.request)
 	if err != nil {
 		return merkle.Root{}, wireError(id, err)
 	}
