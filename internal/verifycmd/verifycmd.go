@@ -119,6 +119,9 @@ func run(o Options, stdout, stderr io.Writer) (int, error) {
 	}
 	var out *outfile.File
 	if o.Out != "" {
+		if there, err := os.Stat(o.Out); err == nil && os.SameFile(there, fi) {
+			return ExitUsage, usage("-o %s would replace the bundle by what it proves", o.Out)
+		}
 		if out, err = outfile.Create(o.Out, stdout); err != nil {
 			return ExitIO, err
 		}

@@ -183,6 +183,7 @@ func TestExpectArtifact(t *testing.T) {
 	for _, bad := range []verifycmd.Options{
 		{File: file, ExpectArtifact: "e.proof"},
 		{File: file, At: "0001-01-01T00:00:00Z"}, // the zero time, which would be none
+		{File: file, Out: filepath.Dir(file) + "/./e.proof"},
 	} {
 		var out bytes.Buffer
 		if code, err := verifycmd.Run(bad, &out, &out); code != verifycmd.ExitUsage || err == nil {
