@@ -108,7 +108,7 @@ var graph = map[string]row{
 	},
 	"internal/outfile": {why: "an answer goes into a file like any other; it is no stored object"},
 	"internal/verifycmd": {
-		ours:    []string{"merkle", "manifest", "manifest/bundle", "internal/outfile"},
+		ours:    []string{"merkle", "manifest", "manifest/bundle", "manifest/tlog", "internal/outfile"},
 		offline: true,
 		why:     "verifying needs no store, no network and no database; both programs share this body",
 	},
@@ -124,7 +124,7 @@ var graph = map[string]row{
 	"fuzz":  {why: "fuzz knocks, from its tests, at the doors that a stranger has"},
 	"cmd/leafproof": {
 		ours: []string{
-			".", "merkle", "manifest", "manifest/bundle", "selector",
+			".", "merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector",
 			"internal/cidtext", "internal/outfile", "internal/verifycmd",
 		},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-isatty"},

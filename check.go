@@ -206,6 +206,8 @@ type checker struct {
 	byBlob   map[blobKey][]int
 	byTenant map[cas.Tenant][]int // those that do not tell which blobs they had
 	missing  map[partKey]error    // parts of artifacts that did not open
+
+	unlike map[string]bool // artifacts whose leaf in the log is of another manifest
 }
 
 type blobKey struct {
@@ -330,6 +332,7 @@ func (c *checker) parts(row catalogue.Artifact) ([]artifactPart, error) {
 	if err != nil {
 		return parts, err
 	}
+	c.logged(row, m)
 	if rec := m.Predicate.Records; rec != nil && rec.Map != nil {
 		root, err := merkle.ParseRoot(rec.Map.Root)
 		if err != nil {
@@ -378,6 +381,9 @@ func (c *checker) firstPass() error {
 	})
 	if err == nil {
 		err = c.statements()
+	}
+	if err == nil {
+		err = c.commitLog()
 	}
 	slices.Sort(c.needed)
 	c.needed = slices.Compact(c.needed)

@@ -157,7 +157,7 @@ func (s *Store) prove(ctx context.Context, index int64, witnessed bool) (*tlog.P
 
 // LogLeaf is an entry of a store's commit log.
 type LogLeaf struct {
-	Index int64 `json:"index"`
+	Index int64
 	tlog.Leaf
 }
 
@@ -307,4 +307,22 @@ func (s *Store) Cosigned(ctx context.Context, size int64, sigs []tlog.Signature)
 		return c, fmt.Errorf("%w: none of the signatures is by a witness that trust.policy names", tlog.ErrUnsigned)
 	}
 	return c, s.catalogue.Witnessed(ctx, size, []byte(c.String()))
+}
+
+// WitnessRequest asks a witness, which cosigned so many leaves last, for the newest
+// checkpoint.
+func (s *Store) WitnessRequest(ctx context.Context, old int64) (tlog.Request, error) {
+	head, err := s.LogHead(ctx)
+	if err != nil {
+		return tlog.Request{}, err
+	}
+	path, err := tlog.ProveTree(old, head.Size, s.catalogue.LogHashes(ctx))
+	return tlog.Request{Old: old, Proof: path, Checkpoint: head}, err
+}
+
+// CheckLog is [Store.Check] of the commit log alone. Nothing is read of what was
+// committed.
+func (s *Store) CheckLog(ctx context.Context) (*CheckReport, error) {
+	c := newChecker(ctx, CheckOptions{}, s.objects, s.catalogue, s.Policy())
+	return c.report, wireError("", c.commitLog())
 }

@@ -49,6 +49,8 @@ func run(args []string) (int, error) {
 	fs.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records `A:B`")
 	fs.Func("expect-pointer", "the claim must be the value at this JSON `POINTER`", func(s string) error { o.ExpectPointer = &s; return nil })
 	fs.Var((*list)(&o.Later), "later", "a `FILE` with a signed statement (supersede or tombstone) that came to you later (may be repeated)")
+	fs.StringVar(&o.Checkpoints, "checkpoints", "", "remember the highest checkpoint of each log in this `FILE`, and demand consistency with it")
+	fs.StringVar(&o.Log, "log", "", "show consistency by the exported log in this `DIR`")
 	fs.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
 	fs.BoolVar(&o.JSON, "json", false, "print one JSON value")
 	files, err := parse(fs, args)

@@ -134,7 +134,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
 	root.AddCommand(
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
-		verifyCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
+		verifyCommand(), tlogCommand(), witnessCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
 		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
 		deriveCommand(), assessCommand(), nameCommand(), copyRegistryCommand(),
 		grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
@@ -334,6 +334,8 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&o.ExpectRecords, "expect-records", "", "the claim must be these records A:B")
 	expectPointer := f.String("expect-pointer", "", "the claim must be the value at this JSON Pointer")
 	f.StringArrayVar(&o.Later, "later", nil, "a signed statement (supersede or tombstone) that came to you later (may be repeated)")
+	f.StringVar(&o.Checkpoints, "checkpoints", "", "remember the highest checkpoint of each log in this file, and demand consistency with it")
+	f.StringVar(&o.Log, "log", "", "show consistency by the exported log in this folder (leafproof tlog export)")
 	f.BoolVar(&o.Howto, "howto", false, "print how to check a bundle with other people's tools")
 	f.BoolVar(&o.JSON, "json", false, "print one JSON value")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

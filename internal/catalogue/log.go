@@ -54,6 +54,9 @@ type Commits interface {
 	// Unlogged returns artifacts without a leaf with Seq > after, in the order of Seq,
 	// deleted ones too; at most limit.
 	Unlogged(ctx context.Context, after int64, limit int) ([]Artifact, error)
+	// Orphans returns leaves that were entered with an artifact or a statement of which
+	// there is no row any more; at most limit.
+	Orphans(ctx context.Context, limit int) ([]Leaf, error)
 	// LogHashes reads stored hashes of the tree by their places (see
 	// golang.org/x/mod/sumdb/tlog).
 	LogHashes(ctx context.Context) tlog.HashReader
@@ -430,6 +433,16 @@ func (m *Memory) Unlogged(ctx context.Context, after int64, limit int) ([]Artifa
 		}
 	}
 	return list, nil
+}
+
+// Orphans implements [Commits]: in memory nothing is lost.
+func (m *Memory) Orphans(ctx context.Context, limit int) ([]Leaf, error) {
+	err := m.open(ctx)
+	defer m.mu.Unlock()
+	if err == nil {
+		err = checkList("orphans", limit)
+	}
+	return nil, err
 }
 
 // LogHashes implements [Commits].

@@ -249,12 +249,27 @@ func (s *SQLite) Leaves(ctx context.Context, from int64, limit int) ([]Leaf, err
 	if s.logless() {
 		return nil, nil
 	}
-	list, err := s.leaves(ctx, from, limit)
+	list, err := s.leaves(ctx, `SELECT `+leafColumns+` FROM log_leaves l WHERE idx >= ? ORDER BY idx LIMIT ?`, from, limit)
 	return list, s.told("read", "the log", err)
 }
 
-func (s *SQLite) leaves(ctx context.Context, from int64, limit int) (list []Leaf, err error) {
-	rows, err := s.reads.QueryContext(ctx, `SELECT `+leafColumns+` FROM log_leaves l WHERE idx >= ? ORDER BY idx LIMIT ?`, from, limit)
+// Orphans implements [Commits].
+func (s *SQLite) Orphans(ctx context.Context, limit int) ([]Leaf, error) {
+	if err := checkList("orphans", limit); err != nil {
+		return nil, err
+	}
+	if s.logless() {
+		return nil, nil
+	}
+	list, err := s.leaves(ctx, `SELECT `+leafColumns+` FROM log_leaves l
+		WHERE l.artifact_seq IS NOT NULL AND NOT EXISTS (SELECT 1 FROM artifacts WHERE seq = l.artifact_seq)
+		OR l.statement_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM statements s WHERE s.statement_id = l.statement_id)
+		ORDER BY idx LIMIT ?`, limit)
+	return list, s.told("read", "the log", err)
+}
+
+func (s *SQLite) leaves(ctx context.Context, query string, args ...any) (list []Leaf, err error) {
+	rows, err := s.reads.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

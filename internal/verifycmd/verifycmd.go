@@ -46,7 +46,10 @@ type Options struct {
 	ExpectRecords  string   // "A:B"
 	ExpectPointer  *string  // RFC 6901; nil: not asked
 	Later          []string // files with statements that may have ended the artifact's currency
-	Howto, JSON    bool
+	// Checkpoints is the file of the checkpoints that the reader has seen: see
+	// [tlog.Memory]. Log is the folder of an exported log, to show consistency by.
+	Checkpoints, Log string
+	Howto, JSON      bool
 
 	// Watch, where set, wraps the bundle's reader, to show how far it was read,
 	// and returns what to call at the end.
@@ -58,6 +61,7 @@ type Options struct {
 func (o Options) Given(names ...string) error {
 	values := map[string]string{
 		"policy": o.Policy, "o": o.Out, "out": o.Out, "at": o.At, "expect-artifact": o.ExpectArtifact, "expect-bytes": o.ExpectBytes, "expect-records": o.ExpectRecords,
+		"checkpoints": o.Checkpoints, "log": o.Log,
 	}
 	for _, name := range names {
 		if v, known := values[name]; known && v == "" {
@@ -138,6 +142,9 @@ func run(o Options, stdout, stderr io.Writer) (int, error) {
 	if err != nil {
 		return codeOf(err), fmt.Errorf("%s: %w", o.File, err)
 	}
+	if err := remember(o, res, opts.Policy); err != nil {
+		return codeOf(err), err
+	}
 	for _, name := range o.RequireProven {
 		if err := res.Verdict.RequireProven(name); err != nil {
 			return ExitUsage, usage("--require-proven: %v", err)
@@ -184,6 +191,9 @@ func options(o Options) (bundle.Options, error) {
 	}
 	if b.ExpectArtifact = o.ExpectArtifact; b.ExpectArtifact != "" && !strings.HasPrefix(b.ExpectArtifact, "art_") {
 		return b, usage("--expect-artifact: %q is no artifact_id, which begins with art_", o.ExpectArtifact)
+	}
+	if o.Log != "" && o.Checkpoints == "" {
+		return b, usage("--log goes with --checkpoints: it shows consistency with what was seen before")
 	}
 	var err error
 	if b.Policy, err = policy(o); err != nil {

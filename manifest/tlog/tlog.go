@@ -146,3 +146,36 @@ func quote(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+// Growing computes the roots of a tree as its leaves come. The zero Growing is the
+// empty tree.
+type Growing struct {
+	size  int64
+	peaks []Hash // the roots of the perfect subtrees, the largest first
+}
+
+// Add appends the hash of a leaf.
+func (g *Growing) Add(leaf Hash) {
+	g.peaks = append(g.peaks, leaf)
+	for n := g.size; n&1 == 1; n >>= 1 {
+		last := len(g.peaks) - 1
+		g.peaks[last-1] = tlog.NodeHash(g.peaks[last-1], g.peaks[last])
+		g.peaks = g.peaks[:last]
+	}
+	g.size++
+}
+
+// Size is the number of leaves.
+func (g *Growing) Size() int64 { return g.size }
+
+// Root is the root of the tree.
+func (g *Growing) Root() Hash {
+	if len(g.peaks) == 0 {
+		return emptyRoot
+	}
+	h := g.peaks[len(g.peaks)-1]
+	for i := len(g.peaks) - 2; i >= 0; i-- {
+		h = tlog.NodeHash(g.peaks[i], h)
+	}
+	return h
+}
