@@ -176,7 +176,8 @@ func randomHex(n int) (string, error) {
 // An Option changes how [Open] opens a store.
 type Option func(*config)
 
-// WithAuthority lets a decide every disclosure. Without it, [OwnerOnly] does.
+// WithAuthority lets a decide every disclosure. Without it, the grants
+// in the store's catalogue do: see [Store.Grant].
 func WithAuthority(a Authority) Option { return func(c *config) { c.authority = a } }
 
 // Open opens the store in dir. It signs with the keys in the folder, or with those
@@ -207,7 +208,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 	}
 	opened(func() error { return lock.Close() }) // an upgrade takes another one
 
-	c := config{authority: OwnerOnly()}
+	var c config
 	if err := loadKeys(dir, &c); err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ type Answer struct {
 	Cursor           string          `json:"cursor,omitempty"`
 	Conclusion       string          `json:"conclusion"`
 	SupersededBy     []Successor     `json:"superseded_by,omitempty"` // the latest first, as far as the reader may know
-	Query            *Query          `json:"-"` // for Conclude: what was asked; nil for a read by position
+	Query            *Query          `json:"-"`                       // for Conclude: what was asked; nil for a read by position
 }
 
 // Fill copies what a scan did into the answer. Counts are those since the

@@ -167,11 +167,15 @@ type finder struct {
 	at      []int  // by slot: where the value begins
 	seen    []bool // by node
 	left    int
+	guess   []*members // by node; nil: none yet
 	scratch []byte
 }
 
 func newFinder(p *plan) finder {
-	return finder{plan: p, at: make([]int, p.slots), seen: make([]bool, len(p.nodes)), scratch: make([]byte, 0, 64)}
+	return finder{
+		plan: p, at: make([]int, p.slots), seen: make([]bool, len(p.nodes)),
+		guess: make([]*members, len(p.nodes)), scratch: make([]byte, 0, 64),
+	}
 }
 
 // run scans the value at i, whose grammar was checked. It reports whether it
@@ -203,7 +207,7 @@ func (f *finder) value(node int32, i int) int {
 	if len(n.kids) > 0 {
 		switch f.scan.b[i] {
 		case '{':
-			return f.object(n, i+1)
+			return f.object(node, i+1)
 		case '[':
 			if n.last >= 0 {
 				return f.array(n, i+1)
@@ -213,8 +217,13 @@ func (f *finder) value(node int32, i int) int {
 	return f.scan.value(i)
 }
 
-func (f *finder) object(n *planNode, i int) int {
-	b := f.scan.b
+func (f *finder) object(node int32, i int) int {
+	n, b, g := &f.plan.nodes[node], f.scan.b, f.guess[node]
+	if g == nil {
+		g = newMembers()
+		f.guess[node] = g
+	}
+	last := uint8(0)
 	for left := len(n.kids); ; {
 		if i < len(b) && b[i] == ',' {
 			i++
@@ -230,25 +239,25 @@ func (f *finder) object(n *planNode, i int) int {
 		if b[i] == '}' {
 			return i + 1
 		}
-		if b[i] != '"' {
-			return scanBroken
+		next := g.at[last].next
+		m := &g.at[next]
+		at, ok := m.stands(b, i)
+		if !ok {
+			var kid int32
+			if kid, at = f.member(n, i); at < 0 {
+				return scanBroken
+			}
+			next = g.learn(last, b[i:at], kid)
+			m = &g.at[next]
 		}
-		end, escaped := f.scan.str(i + 1)
-		if end < 0 {
-			return scanBroken
-		}
-		kid := f.named(n, b[i+1:end-1], escaped)
-		at := end
+		last = next
+		kid := m.kid
 		if at < len(b) && b[at] <= ' ' {
 			at = skipSpace(b, at)
 		}
-		if at >= len(b) || b[at] != ':' {
-			return scanBroken
-		}
-		if at++; at < len(b) && b[at] <= ' ' {
-			at = skipSpace(b, at)
-		}
 		switch {
+		case kid < 0 && at < len(b) && b[at] == '"':
+			i, _ = f.scan.str(at + 1)
 		case kid < 0:
 			i = f.scan.value(at)
 		case f.trusted:
@@ -269,6 +278,28 @@ func (f *finder) object(n *planNode, i int) int {
 			return i
 		}
 	}
+}
+
+// member takes the name at i and the colon behind it: it returns the kid that
+// the member enters, -1 for none, and the index behind the colon, -1 where there
+// is no member.
+func (f *finder) member(n *planNode, i int) (kid int32, at int) {
+	b := f.scan.b
+	if b[i] != '"' {
+		return 0, -1
+	}
+	end, escaped := f.scan.str(i + 1)
+	if end < 0 {
+		return 0, -1
+	}
+	kid = f.named(n, b[i+1:end-1], escaped)
+	if end < len(b) && b[end] <= ' ' {
+		end = skipSpace(b, end)
+	}
+	if end >= len(b) || b[end] != ':' {
+		return 0, -1
+	}
+	return kid, end + 1
 }
 
 // named returns the kid that a member's name enters; -1 for none.
