@@ -250,8 +250,11 @@ func copiesMarked(t *testing.T, c catalogue.Catalogue) {
 		id, state string
 		err       error
 	}{
-		{"cp_a", catalogue.CopyFailed, nil}, {"cp_a", catalogue.CopyDone, nil}, {"cp_a", "gone", catalogue.ErrInvalid},
-		{"cp_b", catalogue.CopyDone, catalogue.ErrConflictCopy}, {"cp_b", catalogue.CopyBeyond, nil},
+		{"cp_a", catalogue.CopyFailed, nil},
+		{"cp_a", catalogue.CopyDone, nil},
+		{"cp_a", "gone", catalogue.ErrInvalid},
+		{"cp_b", catalogue.CopyDone, catalogue.ErrConflictCopy},
+		{"cp_b", catalogue.CopyBeyond, nil},
 		{"cp_none", catalogue.CopyDone, catalogue.ErrNotFound},
 	} {
 		if err := c.MarkCopy(t.Context(), mark.id, mark.state, "said so", then.Add(time.Minute)); !errors.Is(err, mark.err) {
