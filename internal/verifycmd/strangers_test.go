@@ -98,8 +98,8 @@ func blocks(t *testing.T) []string {
 // TestVerifyMD: the lines of the document are those that --howto prints.
 func TestVerifyMD(t *testing.T) {
 	got, want := blocks(t), verifycmd.Steps("e.proof", "manifest.pub", "tools/verify.py")
-	if len(got) != len(want)+3 {
-		t.Fatalf("%d blocks of shell lines, want %d steps and 3 others", len(got), len(want))
+	if len(got) != len(want)+4 {
+		t.Fatalf("%d blocks of shell lines, want %d steps and 4 others", len(got), len(want))
 	}
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "VERIFY.md"))
 	if err != nil {
@@ -321,7 +321,7 @@ func TestOthers(t *testing.T) {
 	need(t, "bash", "sed", "jq", "ssh-keygen", "realpath")
 	s := newStrangers(t)
 	all := blocks(t)
-	steps, others := all[:len(all)-3], all[len(all)-3:]
+	steps, others := all, all[len(all)-3:]
 	good := s.proofs["bytes"]
 	sig := bytes.Clone(good)
 	sig[bytes.Index(sig, []byte(`"sig":"`))+12] ^= 1
@@ -502,6 +502,44 @@ func TestPythonTwin(t *testing.T) {
 	t.Logf("%d mutants: both accept %d, ours refuses the spelling of %d", len(mutants), accepted, lenient)
 	if accepted < 4 || len(bytes.Split(bytes.TrimSpace(out), []byte("\n"))) != len(mutants) {
 		t.Errorf("only %d were accepted, of %d answers", accepted, bytes.Count(out, []byte("\n")))
+	}
+}
+
+// TestByHandReceipt checks the receipt of a value whose document is not in the
+// bundle, and refuses one that stands beside the same bytes at another place.
+func TestByHandReceipt(t *testing.T) {
+	need(t, "bash", "sed", "jq", "b3sum", "ssh-keygen", "openssl", "python3", "realpath")
+	s := newStrangers(t)
+	pointer := "/a"
+	document := `{"a":200,"note":"200","pad":"` + strings.Repeat("x", 4000) + `"}`
+	var receipt leafproof.Statement
+	s.prove(t, "vouched", document, leafproof.Selector{Pointer: &pointer, Receipt: &receipt}, "200\n")
+	all := blocks(t)
+	lines := all[:len(verifycmd.Steps("", "", ""))+1]
+	env := "RECEIPTKEY=" + filepath.Join(s.dir, "keys", "receipt.pub")
+	good := s.proofs["vouched"]
+	if refused, printed, excerpt := s.hand(t, lines, good, env); refused >= 0 || excerpt != "200\n" {
+		t.Fatalf("block %d refused; %q:\n%s", refused, excerpt, printed)
+	}
+	last := len(lines) - 1
+	moved := reseal(bytes.Replace(good, []byte(`"ranges":[[5,8]]`), []byte(`"ranges":[[17,20]]`), 1))
+	i := bytes.Index(good, []byte(`"receipt":`))
+	signature := bytes.Clone(good)
+	signature[i+bytes.Index(good[i:], []byte(`"sig":"`))+12] ^= 1
+	for name, test := range map[string]struct {
+		proof []byte
+		env   string
+	}{
+		"moved":          {moved, env},
+		"altered":        {reseal(signature), env},
+		"of another key": {good, "RECEIPTKEY=" + filepath.Join(s.dir, "keys", "manifest.pub")},
+	} {
+		if bytes.Equal(test.proof, good) && test.env == env {
+			t.Fatalf("%s: nothing was altered", name)
+		}
+		if refused, printed, _ := s.hand(t, lines, test.proof, test.env); refused != last {
+			t.Errorf("%s: block %d refused, want %d:\n%s", name, refused, last, printed)
+		}
 	}
 }
 
