@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
@@ -179,6 +180,18 @@ func notFound(id string) error {
 	return fail(CodeRefNotFound, FixCall, id, "%s: no such artifact", id)
 }
 
+// lister is the command that lists things of the kind that is not there.
+func lister(err error) string {
+	e, _ := errors.AsType[*Error](err)
+	switch at := e.At; {
+	case CheckID(at) == nil, strings.HasPrefix(at, "/"): // a field of the facts, which names an artifact
+		return "`leafproof ls` lists what there is"
+	case strings.HasPrefix(at, "gr_"):
+		return "`leafproof grants` lists what there is"
+	}
+	return ""
+}
+
 // Hint returns what a person can do about an error, in one line; "" where there is
 // nothing to say.
 func Hint(err error) string {
@@ -208,7 +221,7 @@ func Hint(err error) string {
 	}
 	switch CodeOf(err) {
 	case CodeRefNotFound:
-		return "`leafproof ls` lists what there is"
+		return lister(err)
 	case CodeStoreFull:
 		return "nothing was published; what was published before still reads"
 	case CodeIntegrityFailed:
