@@ -360,6 +360,7 @@ func (h *crashHistory) run() {
 	first := h.publish(small, leafproof.PutOptions{})
 	h.publish(sampleRecords("whole", 500), leafproof.PutOptions{}) // an object of its own, and a map in the pack
 	h.publish(random(70_000, 3), leafproof.PutOptions{Place: "whole"})
+	h.publish(sampleRecords("grouped", 1000), leafproof.PutOptions{Place: "whole", Durability: cas.Grouped})
 	h.publish(small, leafproof.PutOptions{})
 	if len(h.problems) > 0 {
 		return

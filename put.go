@@ -46,6 +46,17 @@ type PutOptions struct {
 	// records of a format, or are said to be such. It shows in nothing that is
 	// read back.
 	Place cas.Placement
+	// Durability is what the bytes must survive, and from when on. "" or "durable",
+	// and "batch": a crash, from when Publish returns. With "batch" nothing that the
+	// store can put off waits for a disk before Publish. "cache" is for bytes that
+	// can be had again: nothing waits for a disk on their account. A crash of the
+	// machine may take them, wholly or in part, and a crash of the process does not;
+	// the manifest and the record map stay. An artifact whose bytes are gone or torn
+	// is listed and resolves, and to read it is [CodeIntegrityFailed] with the remedy
+	// [Refetch], never other bytes; a put of the same bytes, with any durability,
+	// makes it readable again. "cache" goes with no Resume, and with no Place but
+	// whole.
+	Durability cas.Durability
 	// Resume, where set, is a name of the caller's choice, under which what has
 	// arrived is kept when the put is interrupted: by an error of r, or by the end
 	// of the process. A put under the same name goes on with it. It reads r from
@@ -129,6 +140,9 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	if err := manifest.CheckName(o.Tenant); err != nil {
 		return nil, wireError("tenant", err)
 	}
+	if err := o.checkDurability(); err != nil {
+		return nil, err
+	}
 	d := &Draft{batch: s.objects.Begin(ctx, cas.TenantOf(o.Tenant)), tenant: o.Tenant, media: o.MediaType}
 	defer func() {
 		if err != nil {
@@ -154,7 +168,7 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 		return nil, wireError("", err)
 	}
 	defer records.stop()
-	if d.info, err = s.take(ctx, d, records.tee(in), placement(o, d.layout.Format), o.Resume); err != nil {
+	if d.info, err = s.take(ctx, d, records.tee(in), o); err != nil {
 		return nil, wireError("", err)
 	}
 	if o.SHA256 {
@@ -167,11 +181,12 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 }
 
 // take stores the bytes of r, in what an interrupted put has left if it has a name.
-func (s *Store) take(ctx context.Context, d *Draft, r io.Reader, place cas.Placement, resume string) (cas.Info, error) {
-	if resume == "" {
-		return d.batch.Put(ctx, r, place)
+func (s *Store) take(ctx context.Context, d *Draft, r io.Reader, o PutOptions) (cas.Info, error) {
+	place := placement(o, d.layout.Format)
+	if o.Resume == "" {
+		return d.batch.PutAs(ctx, r, place, o.Durability)
 	}
-	u, err := s.objects.Upload(ctx, cas.TenantOf(d.tenant), resume)
+	u, err := s.objects.Upload(ctx, cas.TenantOf(d.tenant), o.Resume)
 	if err != nil {
 		return cas.Info{}, err
 	}
@@ -180,6 +195,32 @@ func (s *Store) take(ctx context.Context, d *Draft, r io.Reader, place cas.Place
 		return cas.Info{}, err
 	}
 	return d.batch.PutUpload(ctx, u, place)
+}
+
+// checkDurability refuses an unknown durability, and what does not go with cache.
+func (o *PutOptions) checkDurability() error {
+	switch o.Durability {
+	case "", cas.Durable, cas.Grouped:
+		return nil
+	case cas.Cached:
+	default:
+		return fail(CodeSelectorInvalid, FixCall, "durability", "%q is no durability: durable, batch or cache", string(o.Durability))
+	}
+	switch {
+	case o.Place != "" && o.Place != cas.Auto && o.Place != cas.Whole:
+		return fail(CodeSelectorInvalid, FixCall, "durability", "cache stores bytes whole, not %s", o.Place)
+	case o.Resume != "":
+		return fail(CodeSelectorInvalid, FixCall, "durability", "cache keeps nothing that a put could go on with")
+	}
+	return nil
+}
+
+// ofMap is the durability of the record map: nobody could make it again.
+func (o *PutOptions) ofMap() cas.Durability {
+	if o.Durability == cas.Cached {
+		return cas.Durable
+	}
+	return o.Durability
 }
 
 // placement chooses how to store bytes of a record format. Of records many
@@ -229,7 +270,7 @@ func (p *recordPass) stop() {
 // findRecords settles what the pass found, and stores the record map.
 func (d *Draft) findRecords(ctx context.Context, o PutOptions, p *recordPass) error {
 	if p.pass != nil {
-		err := d.mapRecords(ctx, p)
+		err := d.mapRecords(ctx, o, p)
 		auto := o.Records == "" || o.Records == "auto"
 		switch {
 		case err != nil && auto && errors.Is(err, selector.ErrNotRecords):
@@ -251,7 +292,7 @@ func (d *Draft) findRecords(ctx context.Context, o PutOptions, p *recordPass) er
 
 // mapRecords waits for the pass and stores the record map. Only records that are
 // too long to be kept while they go by are read back.
-func (d *Draft) mapRecords(ctx context.Context, p *recordPass) error {
+func (d *Draft) mapRecords(ctx context.Context, o PutOptions, p *recordPass) error {
 	src, err := d.batch.Open(ctx, d.info.Root, d.info.Size)
 	if err != nil {
 		return err
@@ -261,7 +302,7 @@ func (d *Draft) mapRecords(ctx context.Context, p *recordPass) error {
 	if err != nil {
 		return err
 	}
-	mapped, err := d.batch.Put(ctx, io.NewSectionReader(&p.room, 0, info.Size), cas.Auto)
+	mapped, err := d.batch.PutAs(ctx, io.NewSectionReader(&p.room, 0, info.Size), cas.Auto, o.ofMap())
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ type CopyReport struct {
 
 // copied are the kinds that are copied, in this order: what refers to others
 // comes behind them. Index files are made anew where they are wanted.
-var copied = []Kind{KindPack, KindBlob, KindRecipe, KindOutboard}
+var copied = []Kind{KindPack, KindBlob, KindRecipe, KindOutboard, KindCache}
 
 // Copy brings every object of one Backend to another that has it not. Each is
 // verified as it stands on the other side, before it gets its name there; one
@@ -96,7 +96,7 @@ func (c *copier) object(name Name) error {
 	case f.Fault == FaultUnread:
 		return f.Err
 	default:
-		c.report.Damaged = append(c.report.Damaged, *f)
+		c.damaged(*f)
 		return nil
 	}
 	defer o.Close()
@@ -131,7 +131,7 @@ func (c *copier) object(name Name) error {
 	case err != nil:
 		return err
 	case f != nil:
-		c.report.Damaged = append(c.report.Damaged, *f)
+		c.damaged(*f)
 		return nil
 	}
 	if there != nil { // of another length: that side's is damaged, and this one is not
@@ -146,6 +146,14 @@ func (c *copier) object(name Name) error {
 	c.report.Copied++
 	c.report.Bytes += size
 	return nil
+}
+
+// damaged reports an object, unless a crash may have torn it and it is as good as
+// missing then.
+func (c *copier) damaged(f Finding) {
+	if f.Name.Kind != KindCache {
+		c.report.Damaged = append(c.report.Damaged, f)
+	}
 }
 
 // stagedObject is a Stage as an Object.
@@ -204,6 +212,15 @@ func (c *copier) verify(name Name, o Object) (*Finding, error) {
 		size, err := sizeInRecipe(o)
 		if err == nil {
 			_, err = openRecipe(o, o.Size(), size)
+		}
+		if err != nil {
+			return wrong(err)
+		}
+		return nil, nil
+	case KindCache:
+		sound, err := soundCached(c.ctx, name.ID, cachedSize(o.Size()), o)
+		if err == nil && !sound {
+			err = ErrCorrupt
 		}
 		if err != nil {
 			return wrong(err)

@@ -28,6 +28,7 @@ func putCommand() *cobra.Command {
 	fl := cmd.Flags()
 	p.add(cmd)
 	fl.StringVar((*string)(&p.o.Place), "place", "auto", "how to store it: whole, chunked (deduplicated and compressed), packed (up to 16 KiB), or auto: chunked for records")
+	fl.StringVar((*string)(&p.o.Durability), "durability", "durable", "from when on it survives a crash: durable (when this returns), batch (the same, with fewer waits) or cache (perhaps never: for bytes that can be had again)")
 	fl.StringVar(&p.o.Resume, "resume", "", "`NAME` under which to keep what has arrived when this is interrupted; run again with the same name, it goes on there")
 	fl.BoolVarP(&quiet, "quiet", "q", false, "print only the artifact id")
 	asJSON := jsonFlag(cmd) // the reference is JSON already; with -q, the id becomes a JSON string
@@ -36,6 +37,11 @@ func putCommand() *cobra.Command {
 		case "auto", "whole", "chunked", "packed":
 		default:
 			return usage("--place: %q is not auto, whole, chunked or packed", p.o.Place)
+		}
+		switch p.o.Durability {
+		case "durable", "batch", "cache":
+		default:
+			return usage("--durability: %q is not durable, batch or cache", p.o.Durability)
 		}
 		if err := p.read(cmd, args[0]); err != nil {
 			return err

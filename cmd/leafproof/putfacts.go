@@ -147,13 +147,11 @@ func (p *putFacts) addProducer(cmd *cobra.Command, text func(*string, string, st
 
 // read puts together what the file and the flags say.
 func (p *putFacts) read(cmd *cobra.Command, source string) error {
-	place := p.o.Place
 	if cmd.Flags().Changed("manifest") {
 		if err := p.readFile(cmd, source); err != nil {
 			return err
 		}
 	}
-	p.o.Place = place
 	for _, flag := range p.flags {
 		if !cmd.Flags().Changed(flag.name) {
 			continue
@@ -196,9 +194,9 @@ func (p *putFacts) readFile(cmd *cobra.Command, source string) error {
 		*q = *f.Producer
 	}
 	f.Producer = q
-	sha := p.o.SHA256
+	flags := p.o // what no file can say
 	p.f, p.o = f, o
-	p.o.SHA256 = sha
+	p.o.SHA256, p.o.Place, p.o.Resume, p.o.Durability = flags.SHA256, flags.Place, flags.Resume, flags.Durability
 	return nil
 }
 
