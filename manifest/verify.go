@@ -231,6 +231,9 @@ func (j *judgement) attested(m *Manifest, keys []Key) []Fact {
 	}
 	scope := said(FactScope, "tenant "+ref.Scope.TenantID+optional(", run ", ref.Scope.RunID)+optional(", source ", ref.SourceVersion.SourceID))
 	times := said(FactTimes, "created "+ref.CreatedAt+", issued "+m.Predicate.IssuedAt)
+	if t, err := ParseTime(m.Predicate.IssuedAt); err != nil || j.at.Before(t) {
+		times.Detail += ", after " + FormatTime(j.at) + ", as of which this is judged"
+	}
 	if j.policy.adHoc {
 		scope = Fact{Name: FactScope, State: NotClaimed, Reason: "ad-hoc key"}
 		times = Fact{Name: FactTimes, State: NotClaimed, Reason: "ad-hoc key"}

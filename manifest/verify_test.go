@@ -375,3 +375,27 @@ func TestFreeText(t *testing.T) {
 		t.Errorf("the receipt says %s", got)
 	}
 }
+
+// TestBeforeItsTime: who asks about a moment before the statement was made is told.
+func TestBeforeItsTime(t *testing.T) {
+	env, ssh := signed(t)
+	p := predicate()
+	issued, err := manifest.ParseTime(p.IssuedAt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[time.Time]string{
+		issued:                       "created " + p.ArtifactRef.CreatedAt + ", issued " + p.IssuedAt,
+		issued.Add(-time.Nanosecond): "created " + p.ArtifactRef.CreatedAt + ", issued " + p.IssuedAt + ", after " + manifest.FormatTime(issued.Add(-1)) + ", as of which this is judged",
+	} {
+		_, facts, err := manifest.VerifyEnvelope(env, ssh, policyFor(t, "", "one"), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := manifest.NewVerdict()
+		v.Set(facts...)
+		if f, _ := v.Fact(manifest.FactTimes); f.Detail != want {
+			t.Errorf("times is %s, want %s", f.Detail, want)
+		}
+	}
+}
