@@ -55,7 +55,7 @@ func TestExit(t *testing.T) {
 		"unverifiable": {
 			[]manifest.State{"proven", "proven", "unverifiable"},
 			"", 2,
-			"Not verified: the signature cannot be judged (why); anybody can check by calculation, against the signed record, the bytes and the length of the whole; nothing is said",
+			"Not verified: the signature cannot be judged (why); anybody can check by calculation, against a record that anybody may have made, the bytes and the length of the whole; nothing is said",
 		},
 		"mismatch":             {[]manifest.State{"MISMATCH"}, "", 3, "Refused: do not rely on this, for the evidence contradicts the bytes."},
 		"mismatch wins":        {[]manifest.State{"MISMATCH", "MISMATCH", "unverifiable"}, "", 3, "Refused: do not rely on this, for the evidence contradicts the bytes and the length of the whole."},

@@ -59,7 +59,11 @@ func (v *Verdict) Sentence() string {
 		begin = "Not verified: "
 	}
 	if proven := v.facts(Proven); len(proven) > 0 {
-		parts = append(parts, "anybody can check by calculation, against the signed record, "+list(phrases(proven)))
+		record := "the signed record"
+		if f, _ := v.Fact(FactSignature); f.State != Attested {
+			record = "a record that anybody may have made"
+		}
+		parts = append(parts, "anybody can check by calculation, against "+record+", "+list(phrases(proven)))
 	}
 	parts = append(parts, v.vouched()...)
 	if silent := v.facts(NotClaimed); len(silent) > 0 {
