@@ -98,8 +98,11 @@ func wire(err error) *leafproof.Error {
 		return e
 	}
 	e := &leafproof.Error{Code: leafproof.CodeInternal, Message: err.Error(), Action: leafproof.Stop}
-	if codeFor(err) == exitUsage {
+	switch codeFor(err) {
+	case exitUsage:
 		e.Code, e.Action = leafproof.CodeSelectorInvalid, leafproof.FixCall
+	case exitMismatch: // a file that is no proof
+		e.Code = leafproof.CodeIntegrityFailed
 	}
 	return e
 }
