@@ -146,8 +146,8 @@ func (c *checker) fileFault(name string, err error) {
 // keyFiles checks policy and keys.
 func (c *checker) keyFiles() {
 	c.policyFiles()
-	if c.withoutKeys() {
-		c.find(CheckFinding{File: "keys", Fault: "without private keys", Detail: "a backup made without them: to use it as a store, put keys/manifest and keys/cursor back"})
+	if withoutKeys(c.dir) {
+		c.find(CheckFinding{File: "keys", Fault: "without private keys", Detail: "a backup made without them: " + putKeysBack})
 		return
 	}
 	c.heldKeys()
@@ -170,11 +170,13 @@ func (c *checker) keyFiles() {
 	}
 }
 
+const putKeysBack = "to use it as a store, put keys/manifest and keys/cursor back"
+
 // withoutKeys reports whether the folder is a backup that was made without the
 // private keys.
-func (c *checker) withoutKeys() bool {
+func withoutKeys(dir string) bool {
 	absent := func(name string) bool {
-		_, err := os.Lstat(filepath.Join(c.dir, filepath.FromSlash(name)))
+		_, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name)))
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	return !absent(backupFile) && absent(keyFile) && absent(cursorKeyFile)
@@ -247,7 +249,7 @@ func (c *checker) heldKey(name string, key *keys.Key) {
 // own are the names of what belongs in a store's folder.
 var own = []string{
 	formatFile, policyFile, policyDir, keysDir, catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal", catalogueFile + "-epoch",
-	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue,
+	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue, logBegins, logEnded, logLock,
 }
 
 // strangers reports what does not belong in the folder.

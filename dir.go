@@ -374,6 +374,9 @@ func loadKeys(dir string, c *config) error {
 	}
 	name := filepath.Join(dir, filepath.FromSlash(cursorKeyFile))
 	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) && withoutKeys(dir) {
+		return fmt.Errorf("%s is a backup without the private keys: %s", dir, putKeysBack)
+	}
 	if err != nil {
 		return err
 	}
