@@ -10,7 +10,11 @@
 //   - [Store.Read] and [Store.Prove] give back parts of it, plainly or with a proof,
 //   - [Store.Query] filters its records and says what it examined,
 //   - [Store.Resolve], [Store.ResolveRef] and [Store.List] tell what there is,
-//   - [Store.Delete] ends an artifact, and [Store.GC] reclaims what none needs.
+//   - [Store.Derive] makes an artifact of the records of another,
+//   - [Store.Assess] says whether one serves as evidence,
+//   - [Store.SetName] and [Store.Name] keep versioned pointers,
+//   - [Store.Delete] ends an artifact, and [Store.GC] reclaims what none needs;
+//     [Store.Copies] lists what was made of one.
 //   - [Store.Grant] and [Store.Revoke] say who else may do what, [Store.Disclosures]
 //     who was shown what.
 //   - [Store.Statements] lists what was signed about one since: receipts of reads,
