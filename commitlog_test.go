@@ -2,8 +2,10 @@ package leafproof_test
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -112,4 +114,167 @@ func policyOf(t testing.TB, dir string) *manifest.Policy {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// TestLogRestart: a catalogue that is made anew begins another log, whose first
+// leaf names the last checkpoint that is known; bundles of the first stay good.
+func TestLogRestart(t *testing.T) {
+	s, dir := newStore(t)
+	id := put(t, s, []byte("one\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	var before bytes.Buffer
+	if _, err := s.Prove(t.Context(), leafproof.Owner, id, leafproof.Selector{}, &before); err != nil {
+		t.Fatal(err)
+	}
+	old, err := s.LogHead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		damage func(path string) error
+		last   string
+	}{
+		"lost":         {os.Remove, ""},
+		"a bad index":  {func(path string) error { breakIndex(t, path); return nil }, old.String()},
+		"lost, no key": {os.Remove, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := copyDir(t, dir)
+			if err := test.damage(dir + "/catalogue.db"); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := leafproof.Repair(t.Context(), dir, leafproof.CheckOptions{}); err != nil || r.Restored == nil {
+				t.Fatalf("repair: %+v, %v", r, err)
+			}
+			if name == "lost, no key" {
+				if err := os.Rename(dir+"/keys/policy", dir+"/policy.away"); err != nil {
+					t.Fatal(err)
+				}
+				s := openStore(t, dir)
+				put(t, s, []byte("two\n"), leafproof.PutOptions{}, leafproof.Facts{})
+				if _, err := s.LogHead(t.Context()); !errors.Is(err, leafproof.ErrNoLog) {
+					t.Errorf("a second history is signed: %v", err)
+				}
+				if err := errors.Join(s.Close(), os.Rename(dir+"/policy.away", dir+"/keys/policy")); err != nil {
+					t.Fatal(err)
+				}
+				// The version that names the new log waits for its signature.
+				s = openStore(t, dir)
+				if c, err := s.SignPolicy(t.Context(), leafproof.SignOptions{}); err != nil || !c.InForce {
+					t.Fatalf("sign: %+v, %v", c, err)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				s := openStore(t, dir)
+				two := put(t, s, []byte("two\n"), leafproof.PutOptions{}, leafproof.Facts{})
+				head, err := s.LogHead(t.Context())
+				if err != nil || head.Origin != old.Origin+"/2" {
+					t.Fatalf("the head is of %s, %v", head.Origin, err)
+				}
+				leaves, err := s.LogLeaves(t.Context(), 0, 1)
+				if err != nil || leaves[0].Leaf != tlog.LeafOf(tlog.KindPrevious, []byte(test.last)) {
+					t.Errorf("the first leaf is %+v, %v", leaves, err)
+				}
+				policy := policyOf(t, dir)
+				if len(policy.Logs()) != 2 || tlog.Admit(head, policy) != nil || tlog.Admit(old, policy) != nil {
+					t.Errorf("the policy names %d logs", len(policy.Logs()))
+				}
+				for _, id := range []string{id, two} {
+					if f := proven(t, s, id, policy); f.State != manifest.Attested || f.By != head.Origin {
+						t.Errorf("commit is %s by %s", f, f.By)
+					}
+				}
+				res, err := bundle.Verify(bytes.NewReader(before.Bytes()), int64(before.Len()), bundle.Options{Policy: policy, At: time.Now()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f, _ := res.Verdict.Fact(manifest.FactCommit); f.State != manifest.Attested || f.By != old.Origin {
+					t.Errorf("the bundle of before: commit is %s", f)
+				}
+				if err := s.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r := mustCheck(t, dir, leafproof.CheckOptions{}); r.Damaged() {
+				t.Errorf("check finds %+v", r.Findings)
+			}
+		})
+	}
+}
+
+// TestLogWithoutKey: a store whose log key is not at hand publishes; its log goes on
+// with the next one.
+func TestLogWithoutKey(t *testing.T) {
+	s, dir := newStore(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(dir+"/keys/log"), os.Remove(dir+"/keys/log.pub")); err != nil {
+		t.Fatal(err)
+	}
+	s = openStore(t, dir)
+	id := put(t, s, []byte("one\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	if f := proven(t, s, id, policyOf(t, dir)); f.State != manifest.NotClaimed {
+		t.Errorf("commit is %s", f)
+	}
+	if _, err := s.LogProof(t.Context(), leafproof.Owner, id); !errors.Is(err, leafproof.ErrNoLog) {
+		t.Errorf("a proof: %v", err)
+	}
+	if _, err := s.NewKey(t.Context(), leafproof.NewKeyOptions{Roles: []string{manifest.RoleLog}}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, s, []byte("two\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	if f := proven(t, s, id, policyOf(t, dir)); f.State != manifest.Attested {
+		t.Errorf("commit is %s", f)
+	}
+}
+
+// TestCheckLog: what somebody did to the log in the catalogue is found.
+func TestCheckLog(t *testing.T) {
+	s, dir := newStore(t)
+	for _, text := range []string{"one\n", "two\n", "three\n"} {
+		put(t, s, []byte(text), leafproof.PutOptions{}, leafproof.Facts{})
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := mustCheck(t, dir, leafproof.CheckOptions{}); r.Damaged() {
+		t.Fatalf("check finds %+v", r.Findings)
+	}
+	for name, test := range map[string]struct{ sql, fault, detail string }{
+		"last leaf removed":  {`DELETE FROM log_leaves WHERE idx = 3`, "damaged", "a checkpoint of 4 leaves, and the log has 3"},
+		"leaf removed":       {`DELETE FROM log_leaves WHERE idx = 1`, "damaged", "the log has no leaf 1"},
+		"leaf altered":       {`UPDATE log_leaves SET digest = CAST(zeroblob(31) || x'01' AS BLOB) WHERE idx = 1`, "damaged", "another hash than its kind and digest"},
+		"hash altered":       {`UPDATE log_leaves SET hash = CAST(zeroblob(31) || x'01' AS BLOB) WHERE idx = 1`, "damaged", "has another root than they have"},
+		"leaves exchanged":   {`UPDATE log_leaves SET idx = CASE idx WHEN 1 THEN 101 ELSE 1 END WHERE idx IN (1, 2); UPDATE log_leaves SET idx = 2 WHERE idx = 101`, "damaged", "has another root than they have"},
+		"row removed":        {`DELETE FROM artifacts WHERE seq = 2`, "lost", "leaf 2 of the log is a manifest that the catalogue has no row of"},
+		"checkpoint altered": {`UPDATE log_heads SET note = CAST(replace(CAST(note AS TEXT), '` + "\n3\n" + `', '` + "\n2\n" + `') AS BLOB) WHERE size = 3`, "damaged", "the checkpoint of 3 leaves"},
+		"checkpoint moved":   {`UPDATE log_heads SET size = 9 WHERE size = 4`, "damaged", "a checkpoint of 9 leaves, and the log has 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := copyDir(t, dir)
+			db, err := sql.Open("sqlite", dir+"/catalogue.db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(test.sql); err != nil {
+				t.Fatal(err)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r := mustCheck(t, dir, leafproof.CheckOptions{})
+			found := slices.ContainsFunc(r.Findings, func(f leafproof.CheckFinding) bool {
+				return f.Damage && f.Fault == test.fault && strings.Contains(f.Detail, test.detail)
+			})
+			if !found {
+				t.Errorf("check finds %+v", r.Findings)
+			}
+		})
+	}
 }

@@ -241,8 +241,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 			dir, s.id, formatFile, f.StoreID)
 	}
 	s.close = closers
-	s.catalogue.Seal(s.seal)
-	_ = s.beginLog(ctx) // what fails here fails again, and is told, where it is needed
+	_ = s.openLog(ctx) // what fails here fails again, and is told, where it is needed
 	return s, nil
 }
 

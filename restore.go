@@ -93,6 +93,10 @@ func (c *checker) restoreCatalogue(storeID string) (*RestoreReport, error) {
 	if ahead := time.Now().Add(24 * time.Hour).UnixMicro(); clock > ahead {
 		clock = time.Now().UnixMicro() // a damaged clock would end what has not expired
 	}
+	next, err := endLog(c.dir, c.policy, storeID, old.Checkpoint)
+	if err != nil {
+		return nil, err
+	}
 	if r.Old, err = moveAside(c.dir); err != nil {
 		return nil, err
 	}
@@ -110,6 +114,9 @@ func (c *checker) restoreCatalogue(storeID string) (*RestoreReport, error) {
 	}
 	r.Artifacts, r.Statements = int64(len(rows)-len(clashes)), int64(len(said))
 	r.Unknown = unknown(old)
+	if next != "" {
+		r.Unknown = append(r.Unknown, "what the commit log held, but for its last checkpoint where the damaged file told it: another log begins, "+next)
+	}
 	return r, nil
 }
 

@@ -20,6 +20,8 @@ type Salvaged struct {
 	Statements []Statement
 	Names      []Name
 	Copies     []Copy
+	// Checkpoint is the newest of the commit log; nil where it does not tell.
+	Checkpoint []byte
 	// Whole says that all rows of artifacts were read without an error.
 	Whole bool
 	// Restrictions are all of them, where WholeRestrictions says so. Grants and
@@ -66,6 +68,9 @@ func salvage(ctx context.Context, db *sql.DB) (out Salvaged, ok bool) {
 		out.Whole = false
 	}
 	out.Statements, out.WholeStatements = salvageStatements(ctx, db)
+	if db.QueryRowContext(ctx, `SELECT note FROM log_heads ORDER BY size DESC LIMIT 1`).Scan(&out.Checkpoint) != nil {
+		out.Checkpoint = nil
+	}
 	out.Restrictions, out.WholeRestrictions = salvageRestrictions(ctx, db)
 	out.Names, out.Copies, out.WholeLifecycle = salvageLifecycle(ctx, db)
 	return out, err == nil || len(out.Rows) > 0
