@@ -2,6 +2,7 @@ package cas
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"sync"
 
@@ -119,11 +120,16 @@ func UploadMark(nonce uint64, size int64, done bool, root merkle.Root) []byte {
 	return uploadMark{nonce, size, done, root}.bytes()
 }
 
-// ParseUploadMark is parseUploadMark.
-func ParseUploadMark(p []byte) error {
-	_, err := parseUploadMark(p)
-	return err
+// ParseUploadMark returns the bytes of what is read from a mark.
+func ParseUploadMark(p []byte) ([]byte, error) {
+	m, err := parseUploadMark(p)
+	return m.bytes(), err
 }
 
 // Coarse makes the chunks of records coarse from this byte of a blob on.
 func Coarse(s *Store, from int64) { s.coarseFrom = from }
+
+// SetUploadMark replaces the mark of an upload by any bytes.
+func (s *Store) SetUploadMark(ctx context.Context, t Tenant, id string, mark []byte) error {
+	return s.b.(Uploader).SetMark(ctx, t, uploadKey(id), mark)
+}

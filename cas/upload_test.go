@@ -290,14 +290,14 @@ func TestParseUploadMark(t *testing.T) {
 		"nonce 0": {cas.UploadMark(0, 1000, false, merkle.Root{}), false}, "size below 0": {cas.UploadMark(7, -1, true, merkle.Root{}), false},
 		"done": {cas.UploadMark(7, 0, true, merkle.Root{}), true},
 	} {
-		if err := cas.ParseUploadMark(c.p); (err == nil) != c.ok {
+		if _, err := cas.ParseUploadMark(c.p); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for i := range len(good) * 8 {
 		p := bytes.Clone(good)
 		p[i/8] ^= 1 << (i % 8)
-		if err := cas.ParseUploadMark(p); !errors.Is(err, cas.ErrCorrupt) {
+		if _, err := cas.ParseUploadMark(p); !errors.Is(err, cas.ErrCorrupt) {
 			t.Errorf("bit %d: %v", i, err)
 		}
 	}

@@ -23,7 +23,8 @@ import (
 
 // Run runs the suite. open returns an empty Backend for each subtest. The suite
 // runs a second time with the optional abilities hidden, so that the fallbacks
-// of [cas.NewStage] and [cas.OpenObject] are held to the same promises.
+// of [cas.NewStage] and [cas.OpenObject] are held to the same promises. What a
+// Backend cannot do and nothing stands in for is skipped.
 func Run(t *testing.T, open func(t *testing.T) cas.Backend) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
@@ -71,6 +72,12 @@ var tests = []struct {
 	{"Open/missing is ErrNotFound", openMissing},
 	{"Open/size and ReadAt", openReadAt},
 	{"Open/parallel reads", openParallel},
+	{"Upload/parts are kept and go on", uploadParts},
+	{"Upload/one at a time", uploadBusy},
+	{"Upload/commit and discard end a part", uploadEnds},
+	{"Upload/marks are replaced", uploadMarks},
+	{"Upload/remove all but a try", uploadRemove},
+	{"Upload/cancelled context", uploadCancelled},
 	{"Tenants/each with objects, ascending", tenantsAll},
 	{"Strays/objects are none", straysNone},
 }

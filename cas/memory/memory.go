@@ -19,6 +19,7 @@ import (
 type Backend struct {
 	mu      sync.RWMutex
 	objects map[cas.Name][]byte // values are never modified
+	uploads uploads
 }
 
 var (
