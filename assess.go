@@ -230,11 +230,13 @@ func (as *assessor) authority(ctx context.Context) {
 	}
 	ask := func(action Action) error {
 		a, err := as.s.row(ctx, as.who, as.id, action)
-		if err == nil {
-			_, err = a.permit(ctx)
+		if err != nil {
+			return err
 		}
+		permit, err := a.permit(ctx)
 		if err == nil && action == gate.Stat {
 			as.a = a
+			err = a.disclosed(ctx, permit, Shown{Facts: true})
 		}
 		return err
 	}

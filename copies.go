@@ -167,7 +167,8 @@ func (s *Store) Copies(ctx context.Context, who Caller, id string, after int64, 
 	if err != nil {
 		return nil, 0, err
 	}
-	if _, err := a.permit(ctx); err != nil {
+	permit, err := a.permit(ctx)
+	if err != nil {
 		return nil, 0, err
 	}
 	all, err := a.mayGrant(ctx)
@@ -187,6 +188,9 @@ func (s *Store) Copies(ctx context.Context, who Caller, id string, after int64, 
 	}
 	if len(rows) < limit {
 		after = 0
+	}
+	if err := a.disclosed(ctx, permit, Shown{Facts: true, Rows: new(int64(len(out)))}); err != nil {
+		return nil, 0, err
 	}
 	return out, after, nil
 }

@@ -115,6 +115,10 @@ func (s *Store) Derive(ctx context.Context, who Caller, id string, d Derivation)
 	if err != nil {
 		return nil, wireError(id, err)
 	}
+	// The new artifact tells at least how many there are.
+	if err := a.disclosed(ctx, permit, Shown{Rows: &answer.Returned, QID: answer.QID}); err != nil {
+		return nil, errors.Join(err, draft.Discard())
+	}
 	if answer.Undecidable > 0 {
 		facts.f.Status = manifest.StatusPartial
 		facts.f.Omissions = append(facts.f.Omissions, manifest.Omission{

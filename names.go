@@ -47,7 +47,7 @@ func (s *Store) SetName(ctx context.Context, who Caller, tenant, name, id string
 			err = nil
 		}
 		if err == nil && last.Seq > 0 {
-			err = s.mayName(ctx, who, last, gate.Grant)
+			_, _, err = s.mayName(ctx, who, last, gate.Grant)
 		}
 		if err != nil {
 			return NameVersion{}, wireError(name, err)
@@ -93,7 +93,11 @@ func (s *Store) Name(ctx context.Context, who Caller, tenant, name string, seq i
 	if err != nil {
 		return NameVersion{}, wireError(name, err)
 	}
-	if err := s.mayName(ctx, who, n, gate.Stat); err != nil {
+	a, permit, err := s.mayName(ctx, who, n, gate.Stat)
+	if err == nil {
+		err = a.disclosed(ctx, permit, Shown{Facts: true})
+	}
+	if err != nil {
 		return NameVersion{}, err
 	}
 	return nameVersion(n), nil
@@ -101,15 +105,16 @@ func (s *Store) Name(ctx context.Context, who Caller, tenant, name string, seq i
 
 // mayName asks the gate about the artifact that a name points to, also one that was
 // deleted. Who may not know of it does not hear of the name.
-func (s *Store) mayName(ctx context.Context, who Caller, n catalogue.Name, action gate.Action) error {
+func (s *Store) mayName(ctx context.Context, who Caller, n catalogue.Name, action gate.Action) (*artifact, gate.Permit, error) {
 	a, err := s.row(ctx, who, n.ArtifactID, action)
+	var permit gate.Permit
 	if err == nil {
-		_, err = a.permit(ctx)
+		permit, err = a.permit(ctx)
 	}
 	if err != nil && CodeOf(err) != CodeAuthorityUnavailable {
-		return noSuchName(n.Name)
+		err = noSuchName(n.Name)
 	}
-	return err
+	return a, permit, err
 }
 
 func checkName(tenant, name string) (string, error) {
