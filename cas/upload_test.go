@@ -232,7 +232,8 @@ func TestUploadRefuses(t *testing.T) {
 	if u := openUpload(t, s, "x"); u.Size() != 0 {
 		t.Errorf("%d bytes after Abort", u.Size())
 	}
-	if _, err := cas.New(memory.New(), cas.Options{}).Upload(t.Context(), tenant, "x"); !errors.Is(err, errors.ErrUnsupported) {
+	plain := struct{ cas.Backend }{memory.New()}
+	if _, err := cas.New(plain, cas.Options{}).Upload(t.Context(), tenant, "x"); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("a backend that keeps nothing: %v", err)
 	}
 }
