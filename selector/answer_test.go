@@ -123,12 +123,12 @@ func TestConclusions(t *testing.T) {
 		"range": {
 			nil,
 			selector.Scan{Position: selector.Position{Examined: 2, Bytes: 9}, Returned: 2, Stop: selector.StopComplete, More: selector.MoreNo, Ranges: []merkle.Range{{Start: 3, End: 5}}},
-			`2 records (3 to 5 of 10) as captured of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z). A read by position says nothing about the rest. Nothing follows about anything outside that coverage, or about the source at any other time.`,
+			`2 records (3 to 5 of 10) as captured in the coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z). A read by position says nothing about the rest. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 		"bytes": {
 			nil,
 			selector.Scan{Position: selector.Position{Bytes: 9}, Stop: selector.StopComplete, More: selector.MoreNo},
-			`9 bytes as captured of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z). A read by position says nothing about the rest. Nothing follows about anything outside that coverage, or about the source at any other time.`,
+			`9 bytes as captured in the coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z). A read by position says nothing about the rest. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,6 +139,12 @@ func TestConclusions(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", a.Conclusion, test.want)
 			}
 		})
+	}
+	a := selector.Answer{SourceVersion: observed, Completeness: selector.Capture{Status: "unknown"}}
+	a.Fill(selector.Scan{Position: selector.Position{Bytes: 1}, Stop: selector.StopComplete, More: selector.MoreNo})
+	a.Conclude()
+	if want := `1 byte as captured from source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z). A read by position says nothing about the rest. Whether the capture is complete is not known. Nothing follows about what it may lack, or about the source at any other time.`; a.Conclusion != want {
+		t.Errorf("got  %s\nwant %s", a.Conclusion, want)
 	}
 }
 

@@ -191,7 +191,11 @@ func (a *Answer) concludeRange() string {
 		r := a.Examined.Ranges[0]
 		what = fmt.Sprintf("%s (%d to %d of %d)", count(a.Returned, "record"), r[0], r[1], a.RecordsTotal)
 	}
-	return what + " as captured" + a.source() + ". A read by position says nothing about the rest." + a.beyond()
+	from := " from" + strings.TrimPrefix(a.source(), " of")
+	if text := coverageText(a.Completeness.Coverage); text != "" {
+		from = " in the coverage (" + text + ")" + a.source()
+	}
+	return what + " as captured" + from + ". A read by position says nothing about the rest." + a.beyond()
 }
 
 // maxNamed is how many parts of a coverage or list a sentence names.
