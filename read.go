@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"sync"
 
 	"leafproof/cas"
 	"leafproof/internal/gate"
@@ -199,14 +200,25 @@ func hull(ctx context.Context, m *selector.Map, r merkle.Range) ([]merkle.Range,
 // copyBuffer is how much of an artifact is read at a time.
 const copyBuffer = 256 << 10
 
+// copyRooms are what part.write needs. To have them cleared for each read of a few
+// KiB would take longer than the read.
+var copyRooms = sync.Pool{New: func() any { return new(copyRoom) }}
+
+type copyRoom struct {
+	in  [copyBuffer]byte
+	out [copyBuffer + 1]byte
+}
+
 // write writes the pieces, reading runs of neighbours together.
 func (p *part) write(w io.Writer, data io.ReaderAt) error {
-	room := int64(1) // a small part pays for no large buffer, nor for bytes behind it
+	size := int64(1) // a small part does not pay for bytes behind it
 	for _, r := range p.ranges {
-		room += r.End - r.Start
+		size += r.End - r.Start
 	}
-	win := window{data: data, buf: make([]byte, min(room, copyBuffer))}
-	out := make([]byte, 0, min(room+p.records, copyBuffer)+1)
+	room := copyRooms.Get().(*copyRoom)
+	defer copyRooms.Put(room)
+	win := window{data: data, buf: room.in[:min(size, copyBuffer)]}
+	out := room.out[:0]
 	for span, err := range p.spans() {
 		if err != nil {
 			return err
@@ -217,14 +229,20 @@ func (p *part) write(w io.Writer, data io.ReaderAt) error {
 			if err != nil {
 				return err
 			}
-			if len(out)+len(b) > copyBuffer {
+			off += int64(len(b))
+			if len(out) > 0 && len(out)+len(b) > copyBuffer {
 				if _, err := w.Write(out); err != nil {
 					return err
 				}
 				out = out[:0]
 			}
+			if len(b) == copyBuffer { // why copy it
+				if _, err := w.Write(b); err != nil {
+					return err
+				}
+				continue
+			}
 			out = append(out, b...)
-			off += int64(len(b))
 		}
 		if p.newline {
 			out = append(out, '\n')
