@@ -304,7 +304,8 @@ func absent(fsys afero.Fs, name string) error {
 }
 
 // MakeDirs creates dir and its parents where they are missing and makes each
-// one's entry in its parent durable.
+// one's entry in its parent durable. One flush of a parent does it for all that is
+// in it by then, so that an [FS] flushes it again only for what comes later.
 func MakeDirs(fsys afero.Fs, dir string) error {
 	memo, _ := fsys.(*FS)
 	if dir == "." || dir == "/" || memo != nil && memo.settled(dir) {
@@ -316,11 +317,15 @@ func MakeDirs(fsys afero.Fs, dir string) error {
 	if err := fsys.Mkdir(dir, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
+	var there []string
+	if memo != nil {
+		there = memo.names(path.Dir(dir))
+	}
 	if err := SyncDir(fsys, path.Dir(dir)); err != nil {
 		return err
 	}
 	if memo != nil {
-		memo.settle(dir)
+		memo.settle(append(there, dir)...)
 	}
 	return nil
 }

@@ -15,6 +15,9 @@ package rootfs
 import (
 	"io/fs"
 	"os"
+	"path"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -110,6 +113,22 @@ func (f *FS) Chtimes(name string, atime, mtime time.Time) error {
 	return f.root.Chtimes(name, atime, mtime)
 }
 
+// names returns the paths of what is in dir, of at most 1024, but for hidden
+// files. What cannot be listed has none.
+func (f *FS) names(dir string) []string {
+	d, err := f.root.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	list, _ := d.Readdirnames(1024)
+	list = slices.DeleteFunc(list, func(name string) bool { return strings.HasPrefix(name, ".") })
+	for i, name := range list {
+		list[i] = path.Join(dir, name)
+	}
+	return list
+}
+
 // settled reports whether this process has already made sure that dir's entry
 // in its parent is on disk; settle records it.
 func (f *FS) settled(dir string) bool {
@@ -118,8 +137,10 @@ func (f *FS) settled(dir string) bool {
 	return f.known[dir]
 }
 
-func (f *FS) settle(dir string) {
+func (f *FS) settle(dirs ...string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.known[dir] = true
+	for _, dir := range dirs {
+		f.known[dir] = true
+	}
 }
