@@ -5,6 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -161,5 +164,61 @@ func TestDeriveRefuses(t *testing.T) {
 	list, _, err := s.List(t.Context(), leafproof.Owner, "", 0, 10)
 	if err != nil || len(list) != 1 {
 		t.Errorf("there are %v, %v", list, err)
+	}
+}
+
+// What a derivation has is what a query shows, also of rows that are larger than any
+// buffer.
+func TestDeriveIsTheQuery(t *testing.T) {
+	s, _ := newStore(t)
+	r := rand.New(rand.NewPCG(5, 8))
+	var json, csv bytes.Buffer
+	json.WriteString("[")
+	csv.WriteString("n,text\n")
+	for n := range 400 {
+		text := strings.Repeat("x", r.IntN(40))
+		switch r.IntN(60) {
+		case 0:
+			text = strings.Repeat("y", 300<<10+r.IntN(9))
+		case 1:
+			text = strings.Repeat("z", 256<<10-r.IntN(64))
+		}
+		if n > 0 {
+			json.WriteString(",")
+		}
+		fmt.Fprintf(&json, "{\n\t\"n\": %d,\r\n\"text\":\"%s\"}", n%7, text)
+		fmt.Fprintf(&csv, "%d,\"%s\"\n", n%7, text)
+	}
+	json.WriteString("]")
+	for format, data := range map[string][]byte{"json": json.Bytes(), "csv": csv.Bytes()} {
+		id := put(t, s, data, leafproof.PutOptions{Records: format}, leafproof.Facts{})
+		for _, where := range []string{`@.n >= 3`, `@.n == 3`, `@.n == 9`} {
+			if format == "csv" {
+				where = where[:len(where)-1] + strconv.Quote(where[len(where)-1:]) // its values are strings
+			}
+			want := map[string]string{"json": "", "csv": "n,text\n"}[format]
+			if _, err := s.Query(t.Context(), leafproof.Owner, id, leafproof.Query{Where: where}, func(r leafproof.Row) error {
+				row := string(r.Bytes)
+				if format == "json" {
+					row = strings.NewReplacer("\n", " ", "\r", " ").Replace(row)
+				}
+				want += row + "\n"
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			d, err := s.Derive(t.Context(), leafproof.Owner, id, leafproof.Derivation{Where: where})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(read(t, s, d.Ref.ArtifactID, leafproof.Selector{})); got != want {
+				t.Errorf("%s, %s: %d bytes, want %d", format, where, len(got), len(want))
+			}
+			// Made again of the derived one it is the same bytes.
+			again, err := s.Derive(t.Context(), leafproof.Owner, d.Ref.ArtifactID, leafproof.Derivation{Where: where})
+			if err != nil || again.Ref.ContentHash != d.Ref.ContentHash {
+				t.Errorf("%s, %s: made again %v, %v", format, where, again, err)
+			}
+		}
 	}
 }
