@@ -282,7 +282,7 @@ func (p *putFacts) supersedes(s string) error {
 	return nil
 }
 
-// readInput reads a small file, or standard input for "-".
+// readInput reads a file, or standard input for "-", of at most so many bytes.
 func readInput(cmd *cobra.Command, name string, most int64) ([]byte, error) {
 	r := cmd.InOrStdin()
 	if name != "-" {
@@ -298,7 +298,7 @@ func readInput(cmd *cobra.Command, name string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(b)) > most {
-		return nil, fmt.Errorf("%s has more than %d bytes", name, most)
+		return nil, usage("%s has more than %d bytes", name, most)
 	}
 	return b, nil
 }

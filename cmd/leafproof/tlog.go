@@ -290,7 +290,7 @@ func tlogCosignedCommand() *cobra.Command {
 	}
 	cmd.Flags().Int64Var(&size, "size", 0, "the checkpoint's size; the newest without it")
 	cmd.RunE = func(cmd *cobra.Command, a []string) error {
-		text, err := readLimited(cmd, a[0], tlog.MaxCheckpoint)
+		text, err := readInput(cmd, a[0], tlog.MaxCheckpoint)
 		if err != nil {
 			return err
 		}
@@ -315,24 +315,6 @@ func tlogCosignedCommand() *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-// readLimited reads a file, or standard input for "-", of at most so many bytes.
-func readLimited(cmd *cobra.Command, name string, limit int64) ([]byte, error) {
-	r := cmd.InOrStdin()
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		r = f
-	}
-	text, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err == nil && int64(len(text)) > limit {
-		err = usage("%s has more than %d bytes", name, limit)
-	}
-	return text, err
 }
 
 func witnessCommand() *cobra.Command {
@@ -379,7 +361,7 @@ func witnessCommand() *cobra.Command {
 				"Exit 2: the log is not known, did not sign, or has not grown from where the request says; 3: it has two histories.",
 			Args: args(2, 2),
 			RunE: func(cmd *cobra.Command, a []string) error {
-				text, err := readLimited(cmd, a[1], tlog.MaxRequest)
+				text, err := readInput(cmd, a[1], tlog.MaxRequest)
 				if err != nil {
 					return err
 				}
