@@ -58,6 +58,8 @@ const maxWaiting = 4096
 // auditor enters records into the audit log, many with one commit.
 type auditor struct {
 	log catalogue.Audit
+	// entered is called after each commit; what fails in it is done after the next.
+	entered func(context.Context)
 
 	mu      sync.Mutex
 	waiting []waiting
@@ -111,6 +113,9 @@ func (a *auditor) flush(ctx context.Context) error {
 		rows[i].Shown = inWords(w.shown)
 	}
 	err := a.log.Disclose(ctx, rows)
+	if err == nil && a.entered != nil {
+		a.entered(ctx)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.failed = err; err != nil {

@@ -158,7 +158,11 @@ func newStore(ctx context.Context, c config) (*Store, error) {
 	if c.authority == nil {
 		c.authority = newGrants(c.catalogue)
 	}
-	return &Store{config: c, id: id, gate: gate.New(c.authority, c.catalogue), audit: &auditor{log: c.catalogue}}, nil
+	s := &Store{config: c, id: id, gate: gate.New(c.authority, c.catalogue), audit: &auditor{log: c.catalogue}}
+	s.audit.entered = func(ctx context.Context) {
+		_ = s.closeSegments(ctx, segmentRecords) // what fails here is done after the next
+	}
+	return s, nil
 }
 
 // ID is the store's own name: 32 hex digits chosen when it was made.

@@ -55,11 +55,12 @@ type Audit interface {
 	Disclose(ctx context.Context, list []Disclosure) error
 	// Disclosures returns records in the order of Seq.
 	Disclosures(ctx context.Context, a Asked) ([]Disclosure, error)
-	// CloseSegment enters a segment. One that does not follow the last is
-	// [ErrExists]: somebody else has closed one meanwhile.
-	CloseSegment(ctx context.Context, seg Segment) error
-	// SignSegment enters the statement about a segment that has none.
-	SignSegment(ctx context.Context, number int64, envelope []byte) error
+	// CloseSegment enters a segment, and a leaf (zero for none) in the commit log with
+	// it. One that does not follow the last is [ErrExists]: somebody else has closed
+	// one meanwhile.
+	CloseSegment(ctx context.Context, seg Segment, leaf Leaf) error
+	// LastSegment returns the last segment; zero for none.
+	LastSegment(ctx context.Context) (Segment, error)
 	// Segments returns segments with Number > after, in order; at most limit.
 	Segments(ctx context.Context, after int64, limit int) ([]Segment, error)
 }
@@ -105,6 +106,9 @@ func (d Disclosure) check() error {
 func (s Segment) check() error {
 	if s.Number < 1 || s.First < 1 || s.Last < s.First || s.Records < 1 || s.Records > s.Last-s.First+1 || s.Digest.IsZero() || !validTime(s.ClosedAt) {
 		return &Error{Op: "close segment", Subject: fmt.Sprint(s.Number), Err: ErrInvalid}
+	}
+	if len(s.Envelope) > maxStatement {
+		return &Error{Op: "close segment", Subject: fmt.Sprint(s.Number), Err: ErrInvalid, Detail: fmt.Sprintf("an envelope of %d bytes", len(s.Envelope))}
 	}
 	return nil
 }
@@ -176,7 +180,7 @@ func (m *Memory) Disclosures(ctx context.Context, a Asked) ([]Disclosure, error)
 }
 
 // CloseSegment implements [Audit].
-func (m *Memory) CloseSegment(ctx context.Context, seg Segment) error {
+func (m *Memory) CloseSegment(ctx context.Context, seg Segment, leaf Leaf) error {
 	err := m.open(ctx)
 	defer m.mu.Unlock()
 	if err != nil {
@@ -193,37 +197,19 @@ func (m *Memory) CloseSegment(ctx context.Context, seg Segment) error {
 		return err
 	}
 	m.audited.segments = append(m.audited.segments, seg.clone())
+	m.enter("", leaf)
+	m.seal()
 	return nil
 }
 
-// SignSegment implements [Audit].
-func (m *Memory) SignSegment(ctx context.Context, number int64, envelope []byte) error {
+// LastSegment implements [Audit].
+func (m *Memory) LastSegment(ctx context.Context) (Segment, error) {
 	err := m.open(ctx)
 	defer m.mu.Unlock()
-	if err != nil {
-		return err
+	if n := len(m.audited.segments); err == nil && n > 0 {
+		return m.audited.segments[n-1].clone(), nil
 	}
-	if err := checkEnvelope(number, envelope); err != nil {
-		return err
-	}
-	if number < 1 || number > int64(len(m.audited.segments)) {
-		return noSegment(number)
-	}
-	if s := &m.audited.segments[number-1]; s.Envelope == nil {
-		s.Envelope = slices.Clone(envelope)
-	}
-	return nil
-}
-
-func checkEnvelope(number int64, envelope []byte) error {
-	if len(envelope) == 0 || len(envelope) > maxStatement {
-		return &Error{Op: "sign segment", Subject: fmt.Sprint(number), Err: ErrInvalid, Detail: fmt.Sprintf("an envelope of %d bytes", len(envelope))}
-	}
-	return nil
-}
-
-func noSegment(number int64) error {
-	return &Error{Op: "sign segment", Subject: fmt.Sprint(number), Err: ErrNotFound}
+	return Segment{}, err
 }
 
 // Segments implements [Audit].

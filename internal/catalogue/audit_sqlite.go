@@ -58,7 +58,7 @@ func (s *SQLite) Disclosures(ctx context.Context, a Asked) ([]Disclosure, error)
 }
 
 // CloseSegment implements [Audit].
-func (s *SQLite) CloseSegment(ctx context.Context, seg Segment) error {
+func (s *SQLite) CloseSegment(ctx context.Context, seg Segment, leaf Leaf) error {
 	if err := seg.check(); err != nil {
 		return err
 	}
@@ -74,23 +74,9 @@ func (s *SQLite) CloseSegment(ctx context.Context, seg Segment) error {
 		if err := seg.follows(last); err != nil {
 			return err
 		}
+		w.log(leaf, nil, nil)
 		return w.exec(ctx, `INSERT INTO audit_segments (number, first, last, records, digest, closed_at, envelope) VALUES (?, ?, ?, ?, ?, ?, ?)`,
 			seg.Number, seg.First, seg.Last, seg.Records, seg.Digest[:], seg.ClosedAt.UnixMicro(), seg.Envelope)
-	}})
-}
-
-// SignSegment implements [Audit].
-func (s *SQLite) SignSegment(ctx context.Context, number int64, envelope []byte) error {
-	if err := checkEnvelope(number, envelope); err != nil {
-		return err
-	}
-	return s.write(ctx, &job{op: "sign segment", subject: fmt.Sprint(number), do: func(ctx context.Context, w *writer) error {
-		if n, err := w.number(ctx, `SELECT count(*) FROM audit_segments WHERE number = ?`, number); err != nil {
-			return err
-		} else if n == 0 {
-			return noSegment(number)
-		}
-		return w.exec(ctx, `UPDATE audit_segments SET envelope = ? WHERE number = ? AND envelope IS NULL`, envelope, number)
 	}})
 }
 
@@ -99,18 +85,30 @@ func (s *SQLite) Segments(ctx context.Context, after int64, limit int) ([]Segmen
 	if err := checkList("segments", limit); err != nil {
 		return nil, err
 	}
-	scan := func(row interface{ Scan(...any) error }) (g Segment, err error) {
-		var digest []byte
-		var closed int64
-		if err := row.Scan(&g.Number, &g.First, &g.Last, &g.Records, &digest, &closed, &g.Envelope); err != nil {
-			return g, err
-		}
-		if len(digest) != len(g.Digest) {
-			return g, fmt.Errorf("%w: the digest of segment %d has the wrong length", ErrDamaged, g.Number)
-		}
-		g.Digest, g.ClosedAt = merkle.Root(digest), time.UnixMicro(closed).UTC()
-		return g, nil
-	}
-	return queryAll(ctx, s, s.reads, "list segments", scan, `SELECT number, first, last, records, digest, closed_at, envelope
+	return queryAll(ctx, s, s.reads, "list segments", scanSegment, `SELECT `+segmentColumns+`
 		FROM audit_segments WHERE number > ? ORDER BY number LIMIT ?`, after, limit)
+}
+
+const segmentColumns = `number, first, last, records, digest, closed_at, envelope`
+
+func scanSegment(row interface{ Scan(...any) error }) (g Segment, err error) {
+	var digest []byte
+	var closed int64
+	if err := row.Scan(&g.Number, &g.First, &g.Last, &g.Records, &digest, &closed, &g.Envelope); err != nil {
+		return g, err
+	}
+	if len(digest) != len(g.Digest) {
+		return g, fmt.Errorf("%w: the digest of segment %d has the wrong length", ErrDamaged, g.Number)
+	}
+	g.Digest, g.ClosedAt = merkle.Root(digest), time.UnixMicro(closed).UTC()
+	return g, nil
+}
+
+// LastSegment implements [Audit].
+func (s *SQLite) LastSegment(ctx context.Context) (Segment, error) {
+	list, err := queryAll(ctx, s, s.reads, "list segments", scanSegment, `SELECT `+segmentColumns+` FROM audit_segments ORDER BY number DESC LIMIT 1`)
+	if err != nil || len(list) == 0 {
+		return Segment{}, err
+	}
+	return list[0], nil
 }
