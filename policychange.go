@@ -417,7 +417,8 @@ func (s *Store) seen(c PolicyChange, err error) (PolicyChange, error) {
 	if bad == nil {
 		bad = s.logPolicy(context.Background())
 	}
-	return c, errors.Join(err, bad)
+	// What may be shown rests on whose word counts: every permit is looked at anew.
+	return c, errors.Join(err, bad, s.catalogue.RaiseEpoch(context.Background()))
 }
 
 // draftChange makes and signs a version; nothing of it is stored.
