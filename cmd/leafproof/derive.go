@@ -130,7 +130,7 @@ func copyRegistryCommand() *cobra.Command {
 		Long: "Enter a copy that was made outside of the store into an artifact's inventory, which `leafproof log ID` lists, or say\n" +
 			"what became of one. Deleting the artifact, and taking away the leave to have it, makes copies wait for whoever\n" +
 			"controls them (pending); what was printed, exported or shown is out_of_control.",
-		Args: cobra.NoArgs,
+		Args: args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return usage("%s: add or mark", cmd.Name()) },
 	}
 	cmd.AddCommand(copiesAddCommand(), copiesMarkCommand())

@@ -134,7 +134,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().String("store", "", "the store's folder (default $LEAFPROOF_STORE, else ~/.local/share/leafproof)")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage("%v", err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s: %v", cmd.Name(), err) })
 	root.AddCommand(
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
 		verifyCommand(), tlogCommand(), witnessCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
@@ -171,6 +171,12 @@ func args(low, high int) cobra.PositionalArgs {
 		switch {
 		case len(args) < low:
 			return usage("%s: too few arguments; usage: %s", cmd.Name(), cmd.UseLine())
+		case len(args) > 0 && cmd.HasSubCommands():
+			var there []string
+			for _, c := range cmd.Commands() {
+				there = append(there, c.Name())
+			}
+			return usage("unknown command %q for %q: there are %s", args[0], cmd.CommandPath(), strings.Join(there, ", "))
 		case high >= 0 && len(args) > high:
 			return usage("%s: one argument too many: %q; usage: %s", cmd.Name(), args[high], cmd.UseLine())
 		}
