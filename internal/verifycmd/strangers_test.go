@@ -98,8 +98,8 @@ func blocks(t *testing.T) []string {
 // TestVerifyMD: the lines of the document are those that --howto prints.
 func TestVerifyMD(t *testing.T) {
 	got, want := blocks(t), verifycmd.Steps("e.proof", "manifest.pub", "tools/verify.py")
-	if len(got) != len(want)+4 {
-		t.Fatalf("%d blocks of shell lines, want %d steps and 4 others", len(got), len(want))
+	if len(got) != len(want)+5 {
+		t.Fatalf("%d blocks of shell lines, want %d steps and 5 others", len(got), len(want))
 	}
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "VERIFY.md"))
 	if err != nil {
@@ -600,6 +600,37 @@ for line in sys.stdin:
 	for i := range got {
 		if got[i] != wants[i] {
 			t.Errorf("%q at %q: Python finds %s, we find %s", docs[i/len(pointers)], pointers[i%len(pointers)], got[i], wants[i])
+		}
+	}
+}
+
+// TestByHandCommit checks that the statement was committed, and refuses another
+// place in the log, another tree, and another kind of statement.
+func TestByHandCommit(t *testing.T) {
+	need(t, "bash", "sed", "jq", "b3sum", "ssh-keygen", "openssl", "python3", "realpath")
+	s := newStrangers(t)
+	n := len(verifycmd.Steps("", "", ""))
+	all := blocks(t)
+	lines := append(slices.Clone(all[:n]), all[n+1])
+	script, err := filepath.Abs(filepath.Join("..", "..", "tools", "tlog.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := "TLOG=" + script
+	good := s.proofs["bytes"]
+	refused, printed, _ := s.hand(t, lines, good, env)
+	if refused >= 0 || !regexp.MustCompile(`leaf \d+ of \d+ in leafproof/st_`).MatchString(printed) {
+		t.Fatalf("block %d refused:\n%s", refused, printed)
+	}
+	i := bytes.Index(good, []byte(`"commit":"`))
+	index := regexp.MustCompile(`index (\d+)\\n`).FindSubmatchIndex(good[i:])
+	moved := bytes.Clone(good)
+	moved[i+index[2]] ^= 1
+	root := bytes.Clone(good)
+	root[i+bytes.Index(good[i:], []byte("\\n\\n"))-10] ^= 1 // in the last hash of the path
+	for name, proof := range map[string][]byte{"another place": reseal(moved), "another tree": reseal(root)} {
+		if refused, printed, _ := s.hand(t, lines, proof, env); refused != len(lines)-1 {
+			t.Errorf("%s: block %d refused, want %d:\n%s", name, refused, len(lines)-1, printed)
 		}
 	}
 }
