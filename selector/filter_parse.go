@@ -104,6 +104,9 @@ func (p *parser) atom() (*expr, error) {
 			p.pos = behind
 			return &expr{op: opExists, a: left, atom: -1}, nil
 		}
+		if p.peek() == '=' {
+			return nil, p.bad("want ==, not %q; = alone compares nothing", p.rest())
+		}
 		return nil, p.bad("want ==, !=, <, <=, > or >=, not %q", p.rest())
 	}
 	if err := p.comparable(at, left, test); err != nil {

@@ -9,7 +9,7 @@ import (
 
 const (
 	firstBatch  = 32 << 10  // bytes of the first batch, so that a first row comes at once
-	batchBytes  = 768 << 10 // of later ones
+	batchBytes  = 256 << 10 // of later ones
 	batchCount  = 8192      // records of a batch at most
 	flightBytes = 8 << 20   // of all batches under way, unless there is but one
 	maxWorkers  = 16

@@ -18,7 +18,7 @@ type Spill interface {
 }
 
 const (
-	sortMemory = 6 << 20  // bytes of a sorted run, by default
+	sortMemory = 4 << 20  // bytes of a sorted run, by default
 	entryCost  = 80       // bytes of an entry besides its key and row
 	arenaBytes = 1 << 20  // bytes of keys and rows that are allocated at a time, at most
 	rowInline  = 64 << 10 // a longer row is read from the source again when its turn comes

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	sortFanIn = 256       // runs merged at a time
-	runBuffer = 16 << 10  // bytes of a run held while it is merged
+	sortFanIn = 512       // runs merged at a time
+	runBuffer = 8 << 10   // bytes of a run held while it is merged
 	runWrite  = 256 << 10 // bytes of a run written at a time
 )
 

@@ -202,7 +202,6 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 // A full sort reads its source once, whatever the order, since rows of usual
 // length are carried through the runs; longer ones are read again.
 func TestOrderReadsOnce(t *testing.T) {
-	rng := rand.New(rand.NewPCG(9, 3))
 	for name, c := range map[string]struct {
 		rows, length int
 		memory       int64
@@ -217,6 +216,7 @@ func TestOrderReadsOnce(t *testing.T) {
 		"first rows of a lot":  {6000, 100, 40_000, 3000, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(9, 3))
 			keys := rng.Perm(c.rows) // each once: the sort sees no more of a record than its key
 			src, want := keyed(c.rows, func(i int) string {
 				return fmt.Sprintf("%09d%s", keys[i], strings.Repeat("r", rng.IntN(2*c.length)))

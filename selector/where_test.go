@@ -198,7 +198,7 @@ func TestParseWhereRefuses(t *testing.T) {
 		`@[01] == 1`:                           {2, "leading zeros"},
 		`@. == 1`:                              {2, "want a name"},
 		`@.1 == 1`:                             {2, "want a name"},
-		`@.a = 1`:                              {4, "want =="},
+		`@.a = 1`:                              {4, "= alone compares nothing"},
 		`@.a == 01`:                            {8, "behind a number"},
 		`@.a == -`:                             {8, "not a number"},
 		`@.a == 1.`:                            {9, "not a number"},
