@@ -192,7 +192,10 @@ func verdictOf(err error) Verdict {
 		e = &Error{Code: CodeInternal, Message: err.Error(), Action: Stop}
 	}
 	v := Verdict{State: Fails, Code: e.Code, Reason: e.Message, Retryable: e.Retryable, Action: e.Action}
-	if e.Retryable || e.Code == CodeInternal {
+	if e.Code == CodeInternal { // a disk that fails to read, say: it says nothing about the artifact
+		v.Retryable, v.Action = true, Wait
+	}
+	if v.Retryable {
 		v.State = Unknown
 	}
 	return v

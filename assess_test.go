@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"leafproof"
+	"leafproof/cas"
+	"leafproof/cas/memory"
 	"leafproof/manifest"
 	"leafproof/selector"
 )
@@ -85,10 +88,9 @@ func (statOnly) Decide(_ context.Context, q leafproof.Request) (leafproof.Decisi
 	return leafproof.Decision{Allow: q.Principal == leafproof.Owner.Principal || q.Principal == "stat" && q.Action == leafproof.ActionStat}, nil
 }
 
-// damageOf flips a bit of the object that holds so many bytes.
-func damageOf(t *testing.T, dir string, size int64) {
+// objectOf is the file of the object that holds so many bytes.
+func objectOf(t *testing.T, dir string, size int64) (found string) {
 	t.Helper()
-	found := ""
 	err := filepath.Walk(filepath.Join(dir, "objects"), func(path string, info os.FileInfo, err error) error {
 		if err == nil && info.Mode().IsRegular() && info.Size() >= size && info.Size() < size+100 {
 			found = path
@@ -98,6 +100,13 @@ func damageOf(t *testing.T, dir string, size int64) {
 	if err != nil || found == "" {
 		t.Fatalf("no object of %d bytes: %v", size, err)
 	}
+	return found
+}
+
+// damageOf flips a bit of the object that holds so many bytes.
+func damageOf(t *testing.T, dir string, size int64) {
+	t.Helper()
+	found := objectOf(t, dir, size)
 	text, err := os.ReadFile(found)
 	if err != nil {
 		t.Fatal(err)
@@ -365,4 +374,54 @@ func TestBudget(t *testing.T) {
 			t.Errorf("after its time: %v", err)
 		}
 	})
+}
+
+// flaky is a backend that cannot read, at times.
+type flaky struct {
+	cas.Backend
+	down *atomic.Pointer[func() bool]
+}
+
+func (f flaky) Get(ctx context.Context, name cas.Name, off, n int64) (io.ReadCloser, error) {
+	if down := f.down.Load(); down != nil && (*down)() {
+		return nil, errors.New("the disk does not answer")
+	}
+	return f.Backend.Get(ctx, name, off, n)
+}
+
+// A disk that fails to read says nothing about the artifact: it is tried again.
+func TestAssessUnavailable(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := leafproof.Init(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	var down atomic.Pointer[func() bool]
+	s, err := leafproof.OpenOn(t.Context(), dir, dir, flaky{memory.New(), &down})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	id := put(t, s, random(50_000, 7), leafproof.PutOptions{Records: "none"}, leafproof.Facts{Coverage: map[string]any{"a": "b"}})
+	for name, test := range map[string]struct {
+		back     int // the attempt for which the disk is back
+		decision string
+		state    string
+		code     leafproof.Code
+		retries  int
+	}{
+		"tried again":  {2, leafproof.Admit, leafproof.Holds, "", 2},
+		"once too few": {3, leafproof.Deferred, leafproof.Unknown, leafproof.CodeBudgetExhausted, 2},
+	} {
+		budget := leafproof.NewBudget(leafproof.BudgetLimits{Attempts: 2, Time: time.Minute, Bytes: 1 << 20})
+		down.Store(new(func() bool { return budget.Left().Attempts > 2-test.back }))
+		a := assess(t, s, leafproof.Owner, id, leafproof.Need{Deep: true, Budget: budget})
+		if a.Decision != test.decision || a.Identity.State != test.state || a.Identity.Code != test.code || a.Retries != test.retries {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	down.Store(new(func() bool { return true }))
+	a := assess(t, s, leafproof.Owner, id, leafproof.Need{Deep: true})
+	if a.Decision != leafproof.Deferred || !a.Identity.Retryable || a.Identity.Action != leafproof.Wait {
+		t.Errorf("without a budget: %+v", a)
+	}
 }
