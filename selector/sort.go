@@ -18,12 +18,12 @@ type Spill interface {
 }
 
 const (
-	sortMemory = 4 << 20  // bytes of a sorted run, by default
-	entryCost  = 80       // bytes of an entry besides its key and row
-	arenaBytes = 1 << 20  // bytes of keys and rows that are allocated at a time, at most
-	rowInline  = 64 << 10 // a longer row is read from the source again when its turn comes
-	rowSmall   = 4 << 10  // one that is carried however many are wanted
-	keyInline  = 1 << 10  // a longer key is cut there, and read again where that matters
+	sortMemory = 2 << 20   // bytes of a sorted run, by default
+	entryCost  = 80        // bytes of an entry besides its key and row
+	arenaBytes = 256 << 10 // bytes of keys and rows that are allocated at a time, at most
+	rowInline  = 64 << 10  // a longer row is read from the source again when its turn comes
+	rowSmall   = 4 << 10   // one that is carried however many are wanted
+	keyInline  = 1 << 10   // a longer key is cut there, and read again where that matters
 	keyHash    = 16
 	rereadMax  = 1 << 30 // bytes of records read again in one sort
 )
