@@ -16,7 +16,7 @@ import (
 	"leafproof/merkle"
 )
 
-// A derived artifact has its own id, hash, coverage and lineage; the input is
+// Case 35: a derived artifact has its own id, hash, coverage and lineage; the input is
 // unchanged; what it was made of can be made again.
 func TestDerive(t *testing.T) {
 	s, _ := newStore(t)

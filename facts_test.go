@@ -462,7 +462,7 @@ func TestStillHeld(t *testing.T) {
 	}
 }
 
-// TestAlteredRef: a reference in which anything was edited is refused, with the
+// TestAlteredRef, case 31: a reference in which anything was edited is refused, with the
 // places.
 func TestAlteredRef(t *testing.T) {
 	s, _ := newStore(t)

@@ -247,7 +247,7 @@ func wantCopies(t *testing.T, s *leafproof.Store, id, want string) {
 	}
 }
 
-// After its standard time an artifact is refused, though its bytes exist; what its
+// Case 33: after its standard time an artifact is refused, though its bytes exist; what its
 // put says wins. The clock that decides is the catalogue's: one that was ahead at a
 // commit, and was set back, revives nothing.
 func TestExpiry(t *testing.T) {

@@ -191,7 +191,7 @@ func reseal(file []byte) []byte {
 	return append(fmt.Appendf(nil, "leafproof bundle v1 %s\n", merkle.Sum(file[i+1:])), file[i+1:]...)
 }
 
-// TestByHand runs the lines of docs/VERIFY.md as they stand there.
+// TestByHand, case 36, runs the lines of docs/VERIFY.md as they stand there.
 func TestByHand(t *testing.T) {
 	need(t, "bash", "sed", "jq", "b3sum", "ssh-keygen", "openssl", "python3", "realpath")
 	s := newStrangers(t)

@@ -15,7 +15,7 @@ import (
 	"leafproof/selector"
 )
 
-// TestEveryFact shows each fact of the verdict fail for a reason of its own, while
+// TestEveryFact (case 76 is in it) shows each fact of the verdict fail for a reason of its own, while
 // all that does not hang on it stays as it was; and each that may rest on a word
 // merely attested, with the key and the role.
 //

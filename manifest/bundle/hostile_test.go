@@ -166,7 +166,7 @@ func badSSHBits(t testing.TB, src bundle.Source, file []byte) []byte {
 	return reseal(out)
 }
 
-// TestOneKeyTwoNames: a key that a policy admits counts once, under whatever names
+// TestOneKeyTwoNames, case 65: a key that a policy admits counts once, under whatever names
 // it signs or stands.
 func TestOneKeyTwoNames(t *testing.T) {
 	one, err := manifest.PublicKeyOf(signer("one"))
