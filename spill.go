@@ -10,11 +10,13 @@ import (
 const spillMemory = 1 << 20
 
 // A spillFile is room for something made piece by piece and read afterwards: in
-// memory while it is small, then in an unnamed temporary file. The zero value is
-// empty.
+// memory while it is small, then in a temporary file, which has no name where the
+// system allows that, so that nothing of it outlives the process. The zero value
+// is empty.
 type spillFile struct {
-	mem  []byte
-	file *os.File
+	mem   []byte
+	file  *os.File
+	named bool // file still has its name
 }
 
 // WriteAt writes p at off.
@@ -31,7 +33,7 @@ func (s *spillFile) WriteAt(p []byte, off int64) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		s.file = f
+		s.file, s.named = f, os.Remove(f.Name()) != nil
 		if _, err := f.WriteAt(s.mem, 0); err != nil {
 			return 0, err
 		}
@@ -61,5 +63,9 @@ func (s *spillFile) Close() error {
 	if s.file == nil {
 		return nil
 	}
-	return errors.Join(s.file.Close(), os.Remove(s.file.Name()))
+	err := s.file.Close()
+	if s.named {
+		err = errors.Join(err, os.Remove(s.file.Name()))
+	}
+	return err
 }
