@@ -169,7 +169,8 @@ func writeVersions(w io.Writer, p *manifest.Policy, st *leafproof.PolicyStatus) 
 func policyAddCommand() *cobra.Command {
 	var f scopeFlags
 	var key, name, log, witness, expires string
-	var thresholds []string
+	var thresholds, groups []string
+	var quorum string
 	cmd := &cobra.Command{
 		Use:   "add",
 		Short: "Admit a key, a log or a witness; set a threshold or the policy's end",
@@ -183,11 +184,17 @@ func policyAddCommand() *cobra.Command {
 	flags.StringVar(&name, "name", "", "the key's name in the policy")
 	flags.StringVar(&log, "log", "", "a log's key, ORIGIN+HASH+BASE64")
 	flags.StringVar(&witness, "witness", "", "NAME=KEY of a witness")
+	flags.StringArrayVar(&groups, "group", nil, "NAME=N:MEMBER,…: a group of which N witnesses must have cosigned a checkpoint (may be repeated)")
+	flags.StringVar(&quorum, "quorum", "", "the witness or group that must have cosigned a checkpoint before it counts, or none")
 	flags.StringArrayVar(&thresholds, "threshold", nil, "ROLE=N: so many distinct keys must sign in the role (may be repeated)")
 	flags.StringVar(&expires, "expires", "", "until when the policy holds: an RFC 3339 time, a duration from now (36h, 90d), or never")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		changes, err := addChanges(&f, key, name, log, witness, expires, thresholds)
+		witnessed, err := quorumChanges(groups, quorum)
+		if err != nil {
+			return err
+		}
+		changes, err := addChanges(&f, key, name, log, witness, expires, thresholds, witnessed)
 		if err != nil {
 			return policyUsage(err)
 		}
@@ -199,8 +206,25 @@ func policyAddCommand() *cobra.Command {
 	return cmd
 }
 
+// quorumChanges reads which witnesses policy add is to demand.
+func quorumChanges(groups []string, quorum string) (changes []manifest.Change, err error) {
+	for _, g := range groups {
+		name, rest, _ := strings.Cut(g, "=")
+		count, members, ok := strings.Cut(rest, ":")
+		n, err := strconv.Atoi(count)
+		if err != nil || !ok {
+			return nil, usage("--group %q is not NAME=N:MEMBER,…", g)
+		}
+		changes = append(changes, manifest.AddGroup(manifest.Group{Name: name, Least: n, Members: strings.Split(members, ",")}))
+	}
+	if quorum != "" {
+		changes = append(changes, manifest.DemandQuorum(quorum))
+	}
+	return changes, nil
+}
+
 // addChanges reads what policy add is to change.
-func addChanges(f *scopeFlags, key, name, log, witness, expires string, thresholds []string) ([]manifest.Change, error) {
+func addChanges(f *scopeFlags, key, name, log, witness, expires string, thresholds []string, witnessed []manifest.Change) ([]manifest.Change, error) {
 	var changes []manifest.Change
 	if key != "" {
 		k, err := f.key(key, name)
@@ -226,6 +250,7 @@ func addChanges(f *scopeFlags, key, name, log, witness, expires string, threshol
 		}
 		changes = append(changes, manifest.AddWitness(manifest.Witness{Name: name, Key: v}))
 	}
+	changes = append(changes, witnessed...)
 	for _, t := range thresholds {
 		role, text, _ := strings.Cut(t, "=")
 		n, err := strconv.Atoi(text)
