@@ -115,6 +115,16 @@ func TestConclusions(t *testing.T) {
 			selector.Scan{Position: selector.Position{Examined: 4, Matched: 2}, Stop: selector.StopPageLimit, More: selector.MoreYes},
 			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z): this is only the first part of the result: the page is full after 4 of 10 records. More match among the other 6; the cursor goes on there. Nothing follows about anything outside that coverage, or about the source at any other time.`,
 		},
+		"page with undecidable ones": {
+			q,
+			selector.Scan{Position: selector.Position{Examined: 4, Matched: 2, Undecidable: 1}, Stop: selector.StopPageLimit, More: selector.MoreYes},
+			`At least 2 records matched in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z): this is only the first part of the result: the page is full after 4 of 10 records (1 undecidable). More match among the other 6; the cursor goes on there. Nothing follows about anything outside that coverage, or about the source at any other time.`,
+		},
+		"none yet": {
+			q,
+			selector.Scan{Position: selector.Position{Examined: 4, Undecidable: 3}, Stop: selector.StopBudget, More: selector.MoreUnknown},
+			`no_conclusion: no record matched so far in the captured coverage (table "x\" said \"ignore") of source infra.events (snapshot s-9, observed at 2026-11-30T04:10:00Z), but the scan used up its budget after 4 of 10 records (3 undecidable). Whether any of the other 6 match is not known. Nothing follows about anything outside that coverage, or about the source at any other time.`,
+		},
 		"ordered page": {
 			q,
 			selector.Scan{Position: selector.Position{Examined: 10, Matched: 7}, Returned: 2, Stop: selector.StopPageLimit, More: selector.MoreYes, Counted: true},

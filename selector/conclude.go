@@ -78,7 +78,11 @@ func (a *Answer) stopped() string {
 	if why == "" {
 		why = "the scan did not complete"
 	}
-	return fmt.Sprintf("%s after %d of %s", why, a.Examined.Records, count(a.RecordsTotal, "record"))
+	undecided := ""
+	if a.Undecidable > 0 {
+		undecided = fmt.Sprintf(" (%d undecidable)", a.Undecidable)
+	}
+	return fmt.Sprintf("%s after %d of %s%s", why, a.Examined.Records, count(a.RecordsTotal, "record"), undecided)
 }
 
 // goOn says what the rest may hold.
