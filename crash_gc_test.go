@@ -183,6 +183,7 @@ func TestCrashGCSabotaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newCrashHistory(t)
+			h.every, h.step = 2, 6_000 // one state is enough
 			h.runGC(func() { h.objects.Sabotage(sabotage) })
 			caught(t, h)
 		})

@@ -318,6 +318,7 @@ func (h *crashHistory) publish(data []byte, o leafproof.PutOptions) string {
 	after := readCatalogue(h.t, h.name)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.last = moment{} // this commit was told, and nothing before it counts any more
 	if h.quiet {
 		h.told[ref.ArtifactID] = data
 		return ref.ArtifactID
