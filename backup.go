@@ -90,6 +90,9 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 		return r, err
 	}
 	r.Keys = o.WithKeys
+	if err := replaceFile(to, copiedFile, []byte(copiedText)); err != nil {
+		return r, err
+	}
 	if err := installCatalogue(to); err != nil {
 		return r, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -237,4 +238,69 @@ func TestCopyTo(t *testing.T) {
 	if err := from.CopyTo(t.Context(), leafproof.Owner, to, leafproof.CopyOptions{}, ids[1]); leafproof.CodeOf(err) != leafproof.CodeArtifactDeleted {
 		t.Errorf("one that was deleted there: %v", err)
 	}
+}
+
+// A backup that is put back over its store revives nothing that was deleted since.
+func TestRestoreKeepsDeleted(t *testing.T) {
+	dir, want := checked(t)
+	to := filepath.Join(t.TempDir(), "backup")
+	backup(t, dir, to, leafproof.BackupOptions{WithKeys: true})
+	s := openStore(t, dir)
+	id := slices.Sorted(maps.Keys(want))[0]
+	if err := s.Delete(t.Context(), leafproof.Owner, id, "asked for"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := copyOver(to, dir); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time, the catalogue knows it
+		s = openStore(t, dir)
+		for other := range want {
+			_, err := s.Read(t.Context(), leafproof.Owner, other, leafproof.Selector{}, io.Discard)
+			if deleted := leafproof.CodeOf(err) == leafproof.CodeArtifactDeleted; deleted != (other == id) || !deleted && err != nil {
+				t.Errorf("%s: %v, deleted was %s", other, err, id)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "catalogue.copied")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the catalogue has heard, and still says that it is a copy: %v", err)
+	}
+	if r := mustCheck(t, dir, leafproof.CheckOptions{Deep: true}); r.Damaged() {
+		t.Errorf("%+v", r)
+	}
+	// Where the store is not, nothing is known of it.
+	if got := readable(t, to, want); len(got) != len(want) {
+		t.Errorf("%d of %d artifacts read", len(got), len(want))
+	}
+}
+
+// copyOver copies the files of a folder over those of another.
+func copyOver(from, to string) error {
+	return filepath.WalkDir(from, func(name string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if e.IsDir() {
+			return os.MkdirAll(target, 0o700)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(target); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return os.WriteFile(target, text, 0o600)
+	})
 }

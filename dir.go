@@ -240,6 +240,9 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Store, err error)
 		return nil, fmt.Errorf("%s: the catalogue is of store %s, %s of store %s: are two stores' files mixed up?",
 			dir, s.id, formatFile, f.StoreID)
 	}
+	if err := s.hearTombstones(ctx); err != nil {
+		return nil, err
+	}
 	s.close = closers
 	_ = s.openLog(ctx) // what fails here fails again, and is told, where it is needed
 	return s, nil
