@@ -196,7 +196,7 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 	row("observed", "%s", opt(r.SourceVersion.ObservedAt))
 	row("capture", "%s", r.Completeness.Status)
 	for _, k := range slices.Sorted(maps.Keys(r.Completeness.Coverage)) {
-		row("coverage", "%s = %v", k, r.Completeness.Coverage[k])
+		row("coverage", "%s = %s", k, coverageText(r.Completeness.Coverage[k]))
 	}
 	for _, o := range r.Completeness.Omissions {
 		row("omitted", "%s", omissionText(o))
@@ -275,4 +275,16 @@ func rmCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// coverageText is a string as it stands, and anything else as JSON.
+func coverageText(v any) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	b, err := manifest.Canonical(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(b)
 }
