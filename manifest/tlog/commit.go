@@ -54,7 +54,7 @@ func Commit(p Proof, l Leaf, policy *manifest.Policy) (manifest.Fact, manifest.E
 	}
 	if !j.witnessed.IsZero() {
 		detail += ", witnessed at " + manifest.FormatTime(j.witnessed) + " by " + strings.Join(j.by, "+")
-		evidence.Witnessed = endOfSecond(j.witnessed)
+		evidence.Witnessed = j.seen()
 	}
 	return manifest.Fact{Name: manifest.FactCommit, State: manifest.Attested, By: c.Origin, Role: manifest.RoleLog, Detail: detail}, evidence
 }
@@ -86,10 +86,14 @@ func (j *judgement) check() error {
 		}
 		at, bad := j.c.SignedBy(key)
 		if bad == nil {
-			bad = j.policy.JudgeLog(key.Public, j.witnessed)
+			bad = j.policy.JudgeLog(key.Public, j.seen())
 		}
 		if bad == nil {
-			j.logged = at
+			// Whoever holds a key that has ended may sign a checkpoint again that
+			// witnesses saw, with any time.
+			if j.policy.JudgeLog(key.Public, time.Time{}) == nil {
+				j.logged = at
+			}
 			return nil
 		}
 		if err = bad; errors.Is(bad, ErrSignature) {
@@ -118,6 +122,14 @@ func (j *judgement) witnesses() error {
 	}
 	j.witnessed = at
 	return nil
+}
+
+// seen is by when witnesses had seen the checkpoint; zero: none did.
+func (j *judgement) seen() time.Time {
+	if j.witnessed.IsZero() {
+		return time.Time{}
+	}
+	return endOfSecond(j.witnessed)
 }
 
 func endOfSecond(t time.Time) time.Time { return t.Add(time.Second - time.Nanosecond) }

@@ -37,6 +37,15 @@ func TestCommit(t *testing.T) {
 	timeOnly := proof
 	timeOnly.Checkpoint.Signatures = proof.Checkpoint.Signatures[1:]
 
+	// The thief of the log's key signs what a witness saw again, with an earlier time.
+	antedated := cosigned(proof, noon, "w1")
+	stolen, _ := testKey("log")
+	early, err := proof.Checkpoint.Cosign(origin, noon.Add(-24*time.Hour), stolen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	antedated.Checkpoint = antedated.Checkpoint.With(early)
+
 	// The path alone does not tell a tree of 11 from one of 12; the signature does.
 	resized, moved := proof, proof
 	resized.Checkpoint.Size = 12
@@ -62,30 +71,32 @@ func TestCommit(t *testing.T) {
 		says              string
 		logged, witnessed time.Time
 	}{
-		"signed and timed":      {proof, policy(t, log), manifest.Attested, "leaf 6 of 11, logged at 2026-11-06T12:00:00Z", noon.Add(second), time.Time{}},
-		"no time":               {untimed, policy(t, log), manifest.Attested, "leaf 6 of 11", time.Time{}, time.Time{}},
-		"a time and no log":     {timeOnly, policy(t, log), manifest.Unverifiable, "no signature by its key", time.Time{}, time.Time{}},
-		"no policy":             {proof, nil, manifest.Unverifiable, "no policy", time.Time{}, time.Time{}},
-		"ad-hoc key":            {proof, manifest.AdHoc(logPub), manifest.NotClaimed, "ad-hoc key", time.Time{}, time.Time{}},
-		"no log":                {proof, policy(t, witnesses(1)...), manifest.NotClaimed, "names no log", time.Time{}, time.Time{}},
-		"unknown log":           {proof, policy(t, "log "+logKey("log", "leafproof/x").String()), manifest.Unverifiable, "unknown log", time.Time{}, time.Time{}},
-		"other key":             {proof, policy(t, "log "+logKey("thief", origin).String()), manifest.Unverifiable, "no signature by its key", time.Time{}, time.Time{}},
-		"two keys":              {proof, policy(t, "log "+logKey("new", origin).String(), log), manifest.Attested, "logged at", noon.Add(second), time.Time{}},
-		"unknown witness":       {cosigned(proof, noon, "w9"), policy(t, all...), manifest.Attested, "leaf 6 of 11, logged at 2026-11-06T12:00:00Z", noon.Add(second), time.Time{}},
-		"witnessed":             {cosigned(proof, noon, "w1"), policy(t, all...), manifest.Attested, "witnessed at 2026-11-06T12:00:00Z by w1", noon.Add(second), noon.Add(second)},
-		"another size":          {resized, policy(t, log), manifest.Mismatch, "signature does not verify", time.Time{}, time.Time{}},
-		"another origin":        {moved, policy(t, log), manifest.Unverifiable, "unknown log", time.Time{}, time.Time{}},
-		"two logs, one's text":  {moved, policy(t, log, "log "+logKey("other", "leafproof/st_other").String()), manifest.Unverifiable, "no signature by its key", time.Time{}, time.Time{}},
-		"bad cosignature":       {badSig, policy(t, all...), manifest.Mismatch, "the cosignature by w1.example", time.Time{}, time.Time{}},
-		"bad and unknown":       {badSig, policy(t, log), manifest.Attested, "logged at", noon.Add(second), time.Time{}},
-		"quorum not met":        {cosigned(proof, noon, "w1", "w9"), policy(t, two...), manifest.Unverifiable, "too few witnesses: the policy asks for g", time.Time{}, time.Time{}},
-		"quorum":                {cosigned(proof, noon, "w1", "w3"), policy(t, two...), manifest.Attested, "witnessed at 2026-11-06T12:01:00Z by w1+w3", noon.Add(second), noon.Add(time.Minute + second)},
-		"one witness twice":     {cosigned(proof, noon, "w1", "w1"), policy(t, two...), manifest.Unverifiable, "too few witnesses", time.Time{}, time.Time{}},
-		"stolen witness":        {cosigned(proof, noon, "w1", "w3"), policy(t, append(two, end("compromised", w1, "since", noon.Add(time.Hour)))...), manifest.Unverifiable, "too few witnesses", time.Time{}, time.Time{}},
-		"retired log":           {proof, policy(t, log, end("retired", logPub, "at", noon.Add(time.Hour))), manifest.Unverifiable, "retired key, no time evidence", time.Time{}, time.Time{}},
-		"retired log, seen":     {cosigned(proof, noon, "w1"), policy(t, append(all, end("retired", logPub, "at", noon.Add(time.Hour)))...), manifest.Attested, "witnessed at", noon.Add(second), noon.Add(second)},
-		"retired log, too late": {cosigned(proof, noon.Add(2*time.Hour), "w1"), policy(t, append(all, end("retired", logPub, "at", noon.Add(time.Hour)))...), manifest.Unverifiable, "the key had ended", time.Time{}, time.Time{}},
-		"stolen log":            {proof, policy(t, log, end("compromised", logPub, "since", noon.Add(time.Hour))), manifest.Unverifiable, "compromised key, no time evidence", time.Time{}, time.Time{}},
+		"signed and timed":            {proof, policy(t, log), manifest.Attested, "leaf 6 of 11, logged at 2026-11-06T12:00:00Z", noon.Add(second), time.Time{}},
+		"no time":                     {untimed, policy(t, log), manifest.Attested, "leaf 6 of 11", time.Time{}, time.Time{}},
+		"a time and no log":           {timeOnly, policy(t, log), manifest.Unverifiable, "no signature by its key", time.Time{}, time.Time{}},
+		"no policy":                   {proof, nil, manifest.Unverifiable, "no policy", time.Time{}, time.Time{}},
+		"ad-hoc key":                  {proof, manifest.AdHoc(logPub), manifest.NotClaimed, "ad-hoc key", time.Time{}, time.Time{}},
+		"no log":                      {proof, policy(t, witnesses(1)...), manifest.NotClaimed, "names no log", time.Time{}, time.Time{}},
+		"unknown log":                 {proof, policy(t, "log "+logKey("log", "leafproof/x").String()), manifest.Unverifiable, "unknown log", time.Time{}, time.Time{}},
+		"other key":                   {proof, policy(t, "log "+logKey("thief", origin).String()), manifest.Unverifiable, "no signature by its key", time.Time{}, time.Time{}},
+		"two keys":                    {proof, policy(t, "log "+logKey("new", origin).String(), log), manifest.Attested, "logged at", noon.Add(second), time.Time{}},
+		"unknown witness":             {cosigned(proof, noon, "w9"), policy(t, all...), manifest.Attested, "leaf 6 of 11, logged at 2026-11-06T12:00:00Z", noon.Add(second), time.Time{}},
+		"witnessed":                   {cosigned(proof, noon, "w1"), policy(t, all...), manifest.Attested, "witnessed at 2026-11-06T12:00:00Z by w1", noon.Add(second), noon.Add(second)},
+		"another size":                {resized, policy(t, log), manifest.Mismatch, "signature does not verify", time.Time{}, time.Time{}},
+		"another origin":              {moved, policy(t, log), manifest.Unverifiable, "unknown log", time.Time{}, time.Time{}},
+		"two logs, one's text":        {moved, policy(t, log, "log "+logKey("other", "leafproof/st_other").String()), manifest.Unverifiable, "no signature by its key", time.Time{}, time.Time{}},
+		"bad cosignature":             {badSig, policy(t, all...), manifest.Mismatch, "the cosignature by w1.example", time.Time{}, time.Time{}},
+		"bad and unknown":             {badSig, policy(t, log), manifest.Attested, "logged at", noon.Add(second), time.Time{}},
+		"quorum not met":              {cosigned(proof, noon, "w1", "w9"), policy(t, two...), manifest.Unverifiable, "too few witnesses: the policy asks for g", time.Time{}, time.Time{}},
+		"quorum":                      {cosigned(proof, noon, "w1", "w3"), policy(t, two...), manifest.Attested, "witnessed at 2026-11-06T12:01:00Z by w1+w3", noon.Add(second), noon.Add(time.Minute + second)},
+		"one witness twice":           {cosigned(proof, noon, "w1", "w1"), policy(t, two...), manifest.Unverifiable, "too few witnesses", time.Time{}, time.Time{}},
+		"stolen witness":              {cosigned(proof, noon, "w1", "w3"), policy(t, append(two, end("compromised", w1, "since", noon.Add(time.Hour)))...), manifest.Unverifiable, "too few witnesses", time.Time{}, time.Time{}},
+		"retired log":                 {proof, policy(t, log, end("retired", logPub, "at", noon.Add(time.Hour))), manifest.Unverifiable, "retired key, no time evidence", time.Time{}, time.Time{}},
+		"retired log, seen":           {cosigned(proof, noon, "w1"), policy(t, append(all, end("retired", logPub, "at", noon.Add(time.Hour)))...), manifest.Attested, "leaf 6 of 11, witnessed at", time.Time{}, noon.Add(second)},
+		"retired log, in that second": {cosigned(proof, noon, "w1"), policy(t, append(all, end("retired", logPub, "at", noon.Add(time.Second/2)))...), manifest.Unverifiable, "the key had ended", time.Time{}, time.Time{}},
+		"stolen log, signed again":    {antedated, policy(t, append(all, end("compromised", logPub, "since", noon.Add(time.Hour)))...), manifest.Attested, "leaf 6 of 11, witnessed at", time.Time{}, noon.Add(second)},
+		"retired log, too late":       {cosigned(proof, noon.Add(2*time.Hour), "w1"), policy(t, append(all, end("retired", logPub, "at", noon.Add(time.Hour)))...), manifest.Unverifiable, "the key had ended", time.Time{}, time.Time{}},
+		"stolen log":                  {proof, policy(t, log, end("compromised", logPub, "since", noon.Add(time.Hour))), manifest.Unverifiable, "compromised key, no time evidence", time.Time{}, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fact, evidence := tlog.Commit(test.proof, leaf, test.policy)
