@@ -11,8 +11,9 @@ import (
 
 // The limits of a memory.
 const (
-	MaxMemory = 16 << 20 // bytes of text
-	maxPairs  = 256      // evidence that is kept; the first is never dropped
+	MaxMemory    = 16 << 20 // bytes of text
+	maxPairs     = 256      // evidence that is kept; the first is never dropped
+	maxPairBytes = 4 << 20  // bytes of that: anybody can make a note long, by lines of unknown keys
 )
 
 const memoryHead = "leafproof checkpoints v1\n"
@@ -23,6 +24,7 @@ const memoryHead = "leafproof checkpoints v1\n"
 type Memory struct {
 	highest  map[string]Checkpoint
 	evidence []Conflict
+	weight   int // bytes of the evidence
 }
 
 // Conflict is a pair of checkpoints of one log that an honest one never signs.
@@ -113,9 +115,12 @@ func (m *Memory) blame(kind string, before, after Checkpoint) {
 	same := func(o Conflict) bool {
 		return o.Kind == kind && o.Before.Text() == before.Text() && o.After.Text() == after.Text()
 	}
-	if len(m.evidence) < maxPairs && !slices.ContainsFunc(m.evidence, same) {
-		m.evidence = append(m.evidence, Conflict{kind, before, after})
+	weight := len(before.String()) + len(after.String())
+	if len(m.evidence) >= maxPairs || m.weight+weight > maxPairBytes || slices.ContainsFunc(m.evidence, same) {
+		return
 	}
+	m.evidence = append(m.evidence, Conflict{kind, before, after})
+	m.weight += weight
 }
 
 // String writes the memory as [ParseMemory] reads it.

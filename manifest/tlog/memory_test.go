@@ -178,3 +178,23 @@ func TestMemory(t *testing.T) {
 		t.Errorf("no text: %v", err)
 	}
 }
+
+// TestMemoryBounded: notes that somebody made long leave a memory that can be read.
+func TestMemoryBounded(t *testing.T) {
+	l := newLog(100)
+	long := func(c tlog.Checkpoint) tlog.Checkpoint {
+		return c.With(tlog.Signature{Name: "nobody", ID: 1, Sig: make([]byte, 80<<10)})
+	}
+	m := &tlog.Memory{}
+	if err := m.See(long(l.checkpoint(100, noon)), nil); err != nil {
+		t.Fatal(err)
+	}
+	for size := range int64(99) {
+		if err := m.SeeHead(long(l.checkpoint(size, noon)), nil); !errors.Is(err, tlog.ErrRollback) {
+			t.Fatalf("%d leaves: error = %v", size, err)
+		}
+	}
+	if again, err := tlog.ParseMemory([]byte(m.String())); err != nil || len(again.Conflicts()) == 0 || again.String() != m.String() {
+		t.Errorf("of %d bytes: %v", len(m.String()), err)
+	}
+}
