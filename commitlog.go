@@ -296,17 +296,26 @@ func (s *Store) Cosigned(ctx context.Context, size int64, sigs []tlog.Signature)
 			if sig.Name != w.Key.Name || sig.ID != w.Key.ID() {
 				continue
 			}
+			known++
+			had, before := c.SignedBy(w.Key)
 			next := c.With(sig)
-			if _, err := next.SignedBy(w.Key); err != nil {
+			at, err := next.SignedBy(w.Key)
+			if err != nil {
 				return c, err
 			}
-			c, known = next, known+1
+			if before != nil || at.Before(had) {
+				c = next // of its signatures the earliest counts; others would only fill the note
+			}
 		}
 	}
 	if known == 0 {
 		return c, fmt.Errorf("%w: none of the signatures is by a witness that trust.policy names", tlog.ErrUnsigned)
 	}
-	return c, s.catalogue.Witnessed(ctx, size, []byte(c.String()))
+	note := []byte(c.String())
+	if _, err := tlog.ParseCheckpoint(note); err != nil {
+		return c, err // too many: nobody could read it
+	}
+	return c, s.catalogue.Witnessed(ctx, size, note)
 }
 
 // WitnessRequest asks a witness, which cosigned so many leaves last, for the newest

@@ -2,6 +2,7 @@ package leafproof_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"database/sql"
 	"errors"
 	"os"
@@ -276,5 +277,51 @@ func TestCheckLog(t *testing.T) {
 				t.Errorf("check finds %+v", r.Findings)
 			}
 		})
+	}
+}
+
+// TestCosignedAgain: a witness that cosigns an idle log again and again adds one
+// signature, of the earliest time, and the note stays one that is read.
+func TestCosignedAgain(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("one\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pub, err := manifest.PublicKeyOf(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	witness, err := manifest.WitnessKey("w.example", pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ChangePolicy(t.Context(), manifest.AddWitness(manifest.Witness{Name: "w", Key: witness})); err != nil {
+		t.Fatal(err)
+	}
+	head, err := s.LogHead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Truncate(time.Second)
+	for i := range 2 * tlog.MaxSignatures {
+		sig, err := head.Cosign("w.example", now.Add(time.Duration(i)*time.Hour), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err := s.Cosigned(t.Context(), head.Size, []tlog.Signature{sig}); err != nil || len(c.Signatures) != 3 {
+			t.Fatalf("the %dth time: %d signatures, %v", i, len(c.Signatures), err)
+		}
+	}
+	again, err := s.LogHead(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at, err := again.SignedBy(witness); err != nil || !at.Equal(now) {
+		t.Errorf("cosigned at %v, %v, want %v", at, err, now)
+	}
+	if _, err := s.LogProof(t.Context(), leafproof.Owner, id); err != nil {
+		t.Error(err)
 	}
 }
