@@ -509,3 +509,52 @@ func BenchmarkDecision(b *testing.B) {
 		}
 	})
 }
+
+// TestRunBoundPassesOn: who is bound to a run passes on no more than what he sees of
+// it, however wide his grants are written.
+func TestRunBoundPassesOn(t *testing.T) {
+	s, run := granting(t, catalogue.NewMemory()), "r1"
+	if _, err := s.AddPrincipal(t.Context(), Owner, "alice", "local", &run); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.AddPrincipal(t.Context(), Owner, "bob", "local", nil); err != nil {
+		t.Fatal(err)
+	}
+	give(t, s, Owner, GrantSpec{Principal: "alice", Action: gate.Read, Pattern: "local"})
+	give(t, s, Owner, GrantSpec{Principal: "alice", Action: gate.Grant, Pattern: "local"})
+	for pattern, ok := range map[string]bool{
+		"local": false, "local/*": false, "local/r*": false, "local/r1*": false, "local/r2": false, "local/*/art_x": false,
+		"local/r1": true, "local/r1/art_x": true,
+	} {
+		_, err := s.Grant(t.Context(), Caller{Principal: "alice"}, GrantSpec{Principal: "bob", Action: gate.Read, Pattern: pattern})
+		if ok && err != nil || !ok && (err == nil || CodeOf(err) != CodeAccessRevoked) {
+			t.Errorf("%s: %v, want leave: %v", pattern, err, ok)
+		}
+	}
+}
+
+// removing removes the principal of a grant just before it is entered.
+type removing struct{ catalogue.Catalogue }
+
+func (r removing) Grant(ctx context.Context, g catalogue.Grant, p catalogue.Principal, d catalogue.Disclosure) error {
+	if err := r.RemovePrincipal(ctx, p.Name, g.CreatedAt, d); err != nil {
+		return err
+	}
+	return r.Catalogue.Grant(ctx, g, p, d)
+}
+
+// TestGrantRevivesNoToken: a grant that comes at the same time as the removal of its
+// principal does not let his token in again.
+func TestGrantRevivesNoToken(t *testing.T) {
+	c := catalogue.NewMemory()
+	s := granting(t, c)
+	token, err := s.AddPrincipal(t.Context(), Owner, "bob", "local", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.catalogue = removing{c}
+	give(t, s, Owner, GrantSpec{Principal: "bob", Action: gate.Read, Pattern: "local"})
+	if who, err := s.Authenticate(t.Context(), token); !errors.Is(err, ErrToken) {
+		t.Errorf("the token of one who was removed lets in %v, %v", who, err)
+	}
+}
