@@ -132,8 +132,13 @@ func (a *artifact) knock(ctx context.Context) error {
 }
 
 // tell returns err to a caller who may know of the artifact, and the refusal to others.
+// That nothing stands where a pointer points says something of the whole document.
 func (a *artifact) tell(ctx context.Context, err error) error {
-	if refusal := a.knock(ctx); refusal != nil {
+	about := noByte
+	if a.m != nil && (errors.Is(err, selector.ErrPointer) || errors.Is(err, selector.ErrUndecidable)) {
+		about = []merkle.Range{{Start: 0, End: a.m.Size}}
+	}
+	if _, refusal := a.permit(ctx, about...); refusal != nil {
 		return refusal
 	}
 	return wireError(a.row.ArtifactID, err)
@@ -245,7 +250,7 @@ type Stat struct {
 	// the caller may know of them.
 	SupersededBy []selector.Successor
 	// InputsDeleted are the artifacts that it was made from and that were deleted
-	// since.
+	// since, as far as the caller may know of them.
 	InputsDeleted []string
 }
 

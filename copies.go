@@ -121,7 +121,7 @@ func (s *Store) RegisterCopy(ctx context.Context, who Caller, c Copy) (Copy, err
 		return Copy{}, wireError(c.ArtifactID, err)
 	}
 	entered, err := s.catalogue.Copy(ctx, id)
-	return publicCopy(entered), wireError(id, err)
+	return s.publicCopy(who, entered), wireError(id, err)
 }
 
 // enterCopy enters a copy of the artifact. A soft entry may be lost with the machine.
@@ -175,6 +175,8 @@ func (s *Store) Copies(ctx context.Context, who Caller, id string, after int64, 
 	if err != nil {
 		return nil, 0, err
 	}
+	places := s.positions(who)
+	after = places.hide(after)
 	rows, err := s.catalogue.CopiesOf(ctx, id, after, limit)
 	if err != nil {
 		return nil, 0, wireError(id, err)
@@ -183,7 +185,7 @@ func (s *Store) Copies(ctx context.Context, who Caller, id string, after int64, 
 	for _, row := range rows {
 		after = row.Seq
 		if all || row.Controller == string(who.Principal) || row.Holder == string(who.Principal) {
-			out = append(out, publicCopy(row))
+			out = append(out, s.publicCopy(who, row))
 		}
 	}
 	if len(rows) < limit {
@@ -192,7 +194,7 @@ func (s *Store) Copies(ctx context.Context, who Caller, id string, after int64, 
 	if err := a.disclosed(ctx, permit, Shown{Facts: true, Rows: new(int64(len(out)))}); err != nil {
 		return nil, 0, err
 	}
-	return out, after, nil
+	return out, places.show(after), nil
 }
 
 // mayGrant says whether the caller may grant leave for the artifact.
@@ -248,7 +250,7 @@ func (s *Store) UpdateCopy(ctx context.Context, who Caller, copyID, propagation,
 		return Copy{}, wireError(copyID, err)
 	}
 	c, err = s.catalogue.Copy(ctx, copyID)
-	return publicCopy(c), wireError(copyID, err)
+	return s.publicCopy(who, c), wireError(copyID, err)
 }
 
 // withdraw lets the copies that a principal has ("" is everybody) wait for their
@@ -306,15 +308,22 @@ func (s *Store) withdraw(ctx context.Context, holder, note string, matches func(
 }
 
 // inputsDeleted lists the artifacts that this one was made from and that were
-// deleted since.
+// deleted since, as far as the caller may know of them.
 func (a *artifact) inputsDeleted(ctx context.Context) (gone []string, err error) {
+	who := Caller{Principal: a.request.Principal, Purpose: a.request.Purpose}
 	for _, in := range a.m.Predicate.Lineage.Inputs {
 		row, err := a.store.catalogue.Artifact(ctx, in.ArtifactID)
 		if err != nil && !errors.Is(err, catalogue.ErrNotFound) {
 			return nil, err
 		}
-		if err == nil && row.DeletedAt != nil && !slices.Contains(gone, in.ArtifactID) {
+		if err != nil || row.DeletedAt == nil || slices.Contains(gone, in.ArtifactID) {
+			continue
+		}
+		switch _, err := a.store.artifact(who, row, gate.Stat).permit(ctx); {
+		case err == nil:
 			gone = append(gone, in.ArtifactID)
+		case CodeOf(err) == CodeAuthorityUnavailable:
+			return nil, err
 		}
 	}
 	return gone, nil
@@ -358,9 +367,10 @@ func (s *Store) DeleteDerived(ctx context.Context, who Caller, id string) (delet
 	return deleted, nil
 }
 
-func publicCopy(c catalogue.Copy) Copy {
+// publicCopy is a copy as the caller sees it: see [positions].
+func (s *Store) publicCopy(who Caller, c catalogue.Copy) Copy {
 	return Copy{
 		ID: c.CopyID, ArtifactID: c.ArtifactID, Kind: c.Kind, Where: c.Place, Controller: c.Controller, Holder: c.Holder, Propagation: c.State,
-		Note: c.Note, MadeAt: c.MadeAt, ChangedAt: c.ChangedAt, Seq: c.Seq,
+		Note: c.Note, MadeAt: c.MadeAt, ChangedAt: c.ChangedAt, Seq: s.positions(who).show(c.Seq),
 	}
 }

@@ -1,0 +1,103 @@
+package leafproof_test
+
+import (
+	"io"
+	"slices"
+	"testing"
+
+	"leafproof"
+	"leafproof/merkle"
+)
+
+// TestNobodysGrants: nobody is not everybody.
+func TestNobodysGrants(t *testing.T) {
+	s, _ := newStore(t)
+	grant(t, s, "alice", leafproof.ActionRead, "local")
+	if list, err := s.Grants(t.Context(), as(""), ""); err == nil || len(list) > 0 {
+		t.Errorf("nobody sees %v, %v", list, err)
+	}
+}
+
+// TestPointerBesideRecords: leave for some records of a document does not tell what
+// stands in the others, nor that nothing does.
+func TestPointerBesideRecords(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte(`[{"a":1},{"secret":2}]`), leafproof.PutOptions{Records: "json"}, leafproof.Facts{})
+	for _, action := range []leafproof.Action{leafproof.ActionRead, leafproof.ActionProve} {
+		if _, err := s.Grant(t.Context(), leafproof.Owner, leafproof.GrantSpec{
+			Principal: "alice", Action: action, Pattern: "local", Records: &merkle.Range{Start: 0, End: 1},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pointer := range []string{"/1/secret", "/1/other", "/9"} {
+		_, read := s.Read(t.Context(), as("alice"), id, leafproof.Selector{Pointer: &pointer}, io.Discard)
+		_, prove := s.Prove(t.Context(), as("alice"), id, leafproof.Selector{Pointer: &pointer}, io.Discard)
+		if leafproof.CodeOf(read) != leafproof.CodeAccessRevoked || leafproof.CodeOf(prove) != leafproof.CodeAccessRevoked {
+			t.Errorf("%s: %v, %v", pointer, read, prove)
+		}
+	}
+	pointer := "/0/a"
+	if _, err := s.Read(t.Context(), as("alice"), id, leafproof.Selector{Pointer: &pointer}, io.Discard); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCountsOfOthers: the places in an inventory do not tell how many copies there are
+// of what a caller may not know of, and serve to go on from.
+func TestCountsOfOthers(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("mine\n"), leafproof.PutOptions{}, leafproof.Facts{RunID: "r1"})
+	foreign := put(t, s, []byte("not mine\n"), leafproof.PutOptions{}, leafproof.Facts{RunID: "r2"})
+	grant(t, s, "alice", leafproof.ActionStat, "local/r1")
+	if _, err := s.RegisterCopy(t.Context(), leafproof.Owner, leafproof.Copy{ArtifactID: foreign, Kind: leafproof.CopyCache, Where: "there"}); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for range 3 {
+		c, err := s.RegisterCopy(t.Context(), as("alice"), leafproof.Copy{ArtifactID: id, Kind: leafproof.CopyCache, Where: "here"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want = append(want, c.ID); c.Seq < 1000 {
+			t.Errorf("she sees that there are %d copies in the store", c.Seq)
+		}
+	}
+	var got []string
+	for after := int64(0); ; {
+		list, next, err := s.Copies(t.Context(), as("alice"), id, after, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range list {
+			got = append(got, c.ID)
+		}
+		if after = next; next == 0 {
+			break
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("page by page: %v, want %v", got, want)
+	}
+}
+
+// TestDeletedInputOfOthers: that an input was deleted hears who may know of it.
+func TestDeletedInputOfOthers(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("{\"a\":1}\n{\"a\":2}\n"), leafproof.PutOptions{Records: "ndjson"}, leafproof.Facts{RunID: "r1"})
+	d, err := s.Derive(t.Context(), leafproof.Owner, id, leafproof.Derivation{Where: "@.a == 2", RunID: "r2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), leafproof.Owner, id, ""); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, s, "alice", leafproof.ActionStat, "local/r2")
+	grant(t, s, "bob", leafproof.ActionStat, "local")
+	for who, want := range map[leafproof.Principal]int{"alice": 0, "bob": 1} {
+		st, err := s.Resolve(t.Context(), as(who), d.Ref.ArtifactID)
+		if err != nil || len(st.InputsDeleted) != want {
+			t.Errorf("%s: %v, %v", who, st, err)
+		}
+	}
+}
