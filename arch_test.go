@@ -108,7 +108,7 @@ var graph = map[string]row{
 	},
 	"internal/outfile": {why: "an answer goes into a file like any other; it is no stored object"},
 	"internal/verifycmd": {
-		ours:    []string{"merkle", "manifest", "manifest/bundle", "manifest/tlog", "internal/outfile"},
+		ours:    []string{"merkle", "manifest", "manifest/bundle", "manifest/tlog", "internal/flock", "internal/outfile"},
 		offline: true,
 		why:     "verifying needs no store, no network and no database; both programs share this body",
 	},

@@ -164,15 +164,12 @@ func tlogCheckCommand() *cobra.Command {
 
 // seen holds the newest checkpoint of a log to what a file remembers.
 func seen(file string, head tlog.Checkpoint, prove tlog.Prover) error {
-	m, err := verifycmd.Remembered(file)
-	if err != nil {
-		return err
-	}
-	err = m.SeeHead(head, prove)
+	var err error
+	bad := verifycmd.Remember(file, func(m *tlog.Memory) { err = m.SeeHead(head, prove) })
 	if errors.Is(err, tlog.ErrFork) || errors.Is(err, tlog.ErrRollback) {
 		err = fmt.Errorf("%w; both checkpoints are in %s", err, file)
 	}
-	return errors.Join(err, verifycmd.Keep(file, m))
+	return errors.Join(err, bad)
 }
 
 func tlogProveCommand() *cobra.Command {

@@ -6,7 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
+	"leafproof/internal/flock"
 	"leafproof/internal/outfile"
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
@@ -21,20 +23,18 @@ func remember(o Options, res *bundle.Result, policy *manifest.Policy) error {
 	if o.Checkpoints == "" {
 		return nil
 	}
-	m, err := Remembered(o.Checkpoints)
-	if err != nil {
+	if _, err := Remembered(o.Checkpoints); err != nil {
 		return err
 	}
 	fact, _ := res.Verdict.Fact(manifest.FactCommit)
 	if fact.State != manifest.Attested || res.Commit == nil {
 		return nil // nobody vouches for this checkpoint
 	}
-	before := m.String()
-	err = compare(m, o.Log, res.Commit.Checkpoint, policy)
-	if after := m.String(); after != before {
-		if err := Keep(o.Checkpoints, m); err != nil {
-			return err
-		}
+	var err error
+	if bad := Remember(o.Checkpoints, func(m *tlog.Memory) {
+		err = compare(m, o.Log, res.Commit.Checkpoint, policy)
+	}); bad != nil {
+		return bad
 	}
 	if io, ok := errors.AsType[*os.PathError](err); ok {
 		return io
@@ -101,8 +101,52 @@ func Remembered(file string) (*tlog.Memory, error) {
 	return m, nil
 }
 
-// Keep writes a file of checkpoints, whole or not at all.
-func Keep(file string, m *tlog.Memory) error {
+// patience is how long a process waits for others to have written the file.
+const patience = 5 * time.Second
+
+// Remember lets see compare checkpoints with those of a file, and writes the file if
+// it has changed them. Where another process has written it meanwhile, see is called
+// again with what stands there now: nothing that was remembered is forgotten.
+func Remember(file string, see func(*tlog.Memory)) error {
+	for {
+		m, err := Remembered(file)
+		if err != nil {
+			return err
+		}
+		before := m.String()
+		see(m)
+		if m.String() == before {
+			return nil
+		}
+		if kept, err := exchange(file, before, m); kept || err != nil {
+			return err
+		}
+	}
+}
+
+// exchange writes the file unless it holds something else than before.
+func exchange(file, before string, m *tlog.Memory) (bool, error) {
+	if fi, err := os.Stat(file); err == nil && !fi.Mode().IsRegular() {
+		return true, keep(file, m) // as /dev/null, which remembers nothing
+	}
+	lock, err := flock.Exclusive(file + ".lock")
+	for begin := time.Now(); errors.Is(err, flock.ErrHeld) && time.Since(begin) < patience; {
+		time.Sleep(5 * time.Millisecond)
+		lock, err = flock.Exclusive(file + ".lock")
+	}
+	if err != nil {
+		return false, err
+	}
+	defer lock.Close()
+	now, err := Remembered(file)
+	if err != nil || now.String() != before {
+		return false, err
+	}
+	return true, keep(file, m)
+}
+
+// keep writes a file of checkpoints, whole or not at all.
+func keep(file string, m *tlog.Memory) error {
 	return outfile.Write(file, io.Discard, func(w io.Writer) error {
 		_, err := io.WriteString(w, m.String())
 		return err
