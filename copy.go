@@ -77,7 +77,9 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 	if err != nil {
 		return err
 	}
-	if _, err := a.permit(ctx, merkle.Range{Start: 0, End: a.m.Size}); err != nil {
+	all := merkle.Range{Start: 0, End: a.m.Size}
+	permit, err := a.permit(ctx, all)
+	if err != nil {
 		return err
 	}
 	theirs, err := to.ruling()
@@ -99,7 +101,16 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 	case err != nil && !errors.Is(err, catalogue.ErrNotFound):
 		return wireError(id, err)
 	}
-	if err := to.adopt(ctx, a, o.Progress); err != nil {
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, io.Discard), permit, a.request)
+	if err != nil {
+		return wireError(id, err)
+	}
+	shown := shownRanges(a.m.Size, all)
+	shown.Facts = true
+	if err := a.disclosed(ctx, permit, shown); err != nil {
+		return err
+	}
+	if err := to.adopt(ctx, a, gated, o.Progress); err != nil {
 		return wireError(id, err)
 	}
 	if o.Done != nil {
@@ -109,8 +120,8 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 }
 
 // adopt takes an artifact of another store: its bytes and record map, then the
-// manifest, then the row.
-func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) error {
+// manifest, then the row. Every byte passes gated, which looks at the leave to have it.
+func (s *Store) adopt(ctx context.Context, a *artifact, gated io.Writer, progress func(int64)) error {
 	batch := s.objects.Begin(ctx, cas.TenantOf(a.row.Tenant))
 	defer batch.Discard()
 	parts := []artifactPart{{partBytes, a.m.Root, a.m.Size}}
@@ -122,7 +133,7 @@ func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) er
 		parts = append(parts, artifactPart{partMap, root, rec.Map.Size})
 	}
 	for _, p := range parts {
-		if err := a.bring(ctx, batch, p, progress); err != nil {
+		if err := a.bring(ctx, batch, p, gated, progress); err != nil {
 			return fmt.Errorf("its %s: %w", p.name, err)
 		}
 	}
@@ -148,13 +159,13 @@ func (s *Store) adopt(ctx context.Context, a *artifact, progress func(int64)) er
 
 // bring copies one blob of an artifact. What is read is verified; what comes of
 // it must have the root that was promised.
-func (a *artifact) bring(ctx context.Context, batch *cas.Batch, p artifactPart, progress func(int64)) error {
+func (a *artifact) bring(ctx context.Context, batch *cas.Batch, p artifactPart, gated io.Writer, progress func(int64)) error {
 	src, err := a.store.objects.Open(ctx, cas.TenantOf(a.row.Tenant), p.root, p.size)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	info, err := batch.Put(ctx, &countingReader{io.NewSectionReader(src, 0, p.size), progress}, a.placement(p))
+	info, err := batch.Put(ctx, &countingReader{io.TeeReader(io.NewSectionReader(src, 0, p.size), gated), progress}, a.placement(p))
 	if err != nil {
 		return err
 	}

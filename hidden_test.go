@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"leafproof"
+	"leafproof/cas"
 	"leafproof/merkle"
 )
 
@@ -99,5 +100,40 @@ func TestDeletedInputOfOthers(t *testing.T) {
 		if err != nil || len(st.InputsDeleted) != want {
 			t.Errorf("%s: %v, %v", who, st, err)
 		}
+	}
+}
+
+// TestCopyHeedsRevoke: a copy to another store is in the audit log, and ends with the
+// leave to read what it copies.
+func TestCopyHeedsRevoke(t *testing.T) {
+	_, dir := newStore(t)
+	_, other := newStore(t)
+	admitting(t, dir, other)
+	from, to := openStore(t, dir), openStore(t, other)
+	id := put(t, from, random(8<<20, 1), leafproof.PutOptions{Place: cas.Whole}, leafproof.Facts{})
+	grant(t, from, "alice", leafproof.ActionStat, "local")
+	g := grant(t, from, "alice", leafproof.ActionRead, "local")
+	var bytes, late int64
+	err := from.CopyTo(t.Context(), as("alice"), to, leafproof.CopyOptions{Progress: func(n int64) {
+		if bytes == 0 {
+			revoke(t, from, g)
+		} else {
+			late += n
+		}
+		bytes += n
+	}}, id)
+	if leafproof.CodeOf(err) != leafproof.CodeAccessRevoked || late > 64<<10 {
+		t.Errorf("after the revocation: %d bytes, %v", late, err)
+	}
+	if _, err := to.Resolve(t.Context(), leafproof.Owner, id); err == nil || leafproof.CodeOf(err) != leafproof.CodeRefNotFound {
+		t.Errorf("the other store has it: %v", err)
+	}
+	list, err := from.Disclosures(t.Context(), leafproof.Owner, leafproof.DisclosureFilter{ArtifactID: id, Principal: "alice", Limit: 10})
+	if err != nil || len(list) != 1 || list[0].GrantID != g {
+		t.Errorf("the audit log has %v, %v", list, err)
+	}
+	grant(t, from, "alice", leafproof.ActionRead, "local")
+	if err := from.CopyTo(t.Context(), as("alice"), to, leafproof.CopyOptions{}, id); err != nil {
+		t.Error(err)
 	}
 }
