@@ -104,9 +104,14 @@ func (s *Store) commitment(ctx context.Context, row catalogue.Artifact, m *manif
 	}
 	stated := tlog.LeafOf(leaf.Kind, m.Payload)
 	var first *tlog.Proof
-	for _, witnessed := range []bool{false, true} {
-		p, err := s.prove(ctx, leaf.Index, witnessed)
+	from := leaf.Index
+	for try := range 1 + maxHeads {
+		witnessed := try > 0
+		p, err := s.prove(ctx, leaf.Index, from, witnessed)
 		if errors.Is(err, ErrNoLog) {
+			if witnessed {
+				break
+			}
 			continue
 		}
 		if err != nil {
@@ -121,9 +126,19 @@ func (s *Store) commitment(ctx context.Context, row catalogue.Artifact, m *manif
 		if first == nil || fact.State == manifest.Attested && judged == nil {
 			first = p
 		}
+		if witnessed {
+			if fact.State == manifest.Attested {
+				break
+			}
+			from = p.Checkpoint.Size
+		}
 	}
 	return first, nil
 }
+
+// maxHeads is how many witnessed checkpoints are looked at for one that the quorum
+// has cosigned.
+const maxHeads = 64
 
 // commit puts the proof of the artifact's commitment into a bundle.
 func (a *artifact) commit(ctx context.Context, b *bundle.Bundle) error {
@@ -134,10 +149,11 @@ func (a *artifact) commit(ctx context.Context, b *bundle.Bundle) error {
 	return b.Commit(*p)
 }
 
-// prove makes the proof of a leaf against the first checkpoint that holds it, or
-// the first such that was witnessed. The error is [ErrNoLog] where there is none.
-func (s *Store) prove(ctx context.Context, index int64, witnessed bool) (*tlog.Proof, error) {
-	head, err := s.catalogue.HeadOf(ctx, index, witnessed)
+// prove makes the proof of a leaf against the first checkpoint of more than from
+// leaves, which is no less than the leaf's index, or the first such that was
+// witnessed. The error is [ErrNoLog] where there is none.
+func (s *Store) prove(ctx context.Context, index, from int64, witnessed bool) (*tlog.Proof, error) {
+	head, err := s.catalogue.HeadOf(ctx, from, witnessed)
 	if errors.Is(err, catalogue.ErrNotFound) {
 		return nil, ErrNoLog
 	}
@@ -204,7 +220,7 @@ func (s *Store) LogProof(ctx context.Context, who Caller, id string) (tlog.Proof
 		return tlog.Proof{}, err
 	}
 	if leaf, err := s.catalogue.LeafOf(ctx, id); err == nil {
-		p, err := s.prove(ctx, leaf.Index, false)
+		p, err := s.prove(ctx, leaf.Index, leaf.Index, false)
 		if err != nil {
 			return tlog.Proof{}, wireError(id, err)
 		}

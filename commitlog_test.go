@@ -325,3 +325,57 @@ func TestCosignedAgain(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestQuorumLater: a checkpoint that one witness of two cosigned does not stand in the
+// way of a later one that both did.
+func TestQuorumLater(t *testing.T) {
+	s, dir := newStore(t)
+	id := put(t, s, []byte("one\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	var changes []manifest.Change
+	keys := map[string]ed25519.PrivateKey{}
+	for _, name := range []string{"v", "w"} {
+		_, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pub, err := manifest.PublicKeyOf(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		witness, err := manifest.WitnessKey(name+".example", pub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[name] = key
+		changes = append(changes, manifest.AddWitness(manifest.Witness{Name: name, Key: witness}))
+	}
+	changes = append(changes, manifest.AddGroup(manifest.Group{Name: "both", Least: 2, Members: []string{"v", "w"}}), manifest.DemandQuorum("both"))
+	if _, err := s.ChangePolicy(t.Context(), changes...); err != nil {
+		t.Fatal(err)
+	}
+	policy := policyOf(t, dir)
+	cosign := func(names ...string) {
+		head, err := s.LogHead(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			sig, err := head.Cosign(name+".example", time.Now(), keys[name])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Cosigned(t.Context(), head.Size, []tlog.Signature{sig}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cosign("v")
+	if fact := proven(t, s, id, policy); fact.State != manifest.Unverifiable {
+		t.Errorf("one of two: commit is %s", fact)
+	}
+	put(t, s, []byte("two\n"), leafproof.PutOptions{}, leafproof.Facts{})
+	cosign("v", "w")
+	if fact := proven(t, s, id, policy); fact.State != manifest.Attested || !strings.Contains(fact.Detail, "by v+w") {
+		t.Errorf("both: commit is %s: %s", fact, fact.Detail)
+	}
+}
