@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -188,7 +189,11 @@ func (s *SQLite) Append(ctx context.Context, leaves ...Leaf) error {
 			if err != nil {
 				return err
 			}
-			if n == 0 {
+			// Another job of this commit may have entered it.
+			waits := func(p pendingLeaf) bool {
+				return p.artifactSeq == nil && p.statementID == nil && p.leaf.Kind == leaf.Kind && p.leaf.Digest == leaf.Digest
+			}
+			if n == 0 && !slices.ContainsFunc(w.commits.pending, waits) {
 				w.log(leaf, nil, nil)
 			}
 		}
@@ -210,7 +215,8 @@ func (s *SQLite) Backfill(ctx context.Context, artifactID string, leaf Leaf) err
 			return err
 		}
 		n, err := w.number(ctx, `SELECT count(*) FROM log_leaves WHERE artifact_seq = ?`, row.Seq)
-		if err == nil && n == 0 {
+		waits := func(p pendingLeaf) bool { return p.artifactSeq != nil && *p.artifactSeq == row.Seq }
+		if err == nil && n == 0 && !slices.ContainsFunc(w.commits.pending, waits) {
 			w.log(leaf, &row.Seq, nil)
 		}
 		return err

@@ -310,3 +310,33 @@ func TestLogMany(t *testing.T) {
 	}
 	checkLog(t, c, s)
 }
+
+// logOnce: what several enter at once has one leaf, also where one commit has them
+// all, and takes nobody else's publication with it.
+func logOnce(t *testing.T, c catalogue.Catalogue) {
+	s := &sealed{}
+	c.Seal(s.seal)
+	publish(t, c, artifact(1)) // without a leaf
+	if err := c.Append(t.Context(), leaf(100), leaf(100)); err != nil {
+		t.Errorf("one leaf twice: %v", err)
+	}
+	var all sync.WaitGroup
+	for i := range 32 {
+		all.Go(func() {
+			if err := c.Backfill(t.Context(), artifact(1).ArtifactID, leaf(1)); err != nil {
+				t.Errorf("backfill: %v", err)
+			}
+			if err := c.Append(t.Context(), leaf(101)); err != nil {
+				t.Errorf("append: %v", err)
+			}
+			if err := c.Publish(t.Context(), leafRow(200+i)); err != nil {
+				t.Errorf("publish: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if n, err := c.LogSize(t.Context()); err != nil || n != 35 {
+		t.Errorf("%d leaves, %v, want 35", n, err)
+	}
+	checkLog(t, c, s)
+}

@@ -67,6 +67,7 @@ func TestCatalogue(t *testing.T) {
 			{"Audit/has records and segments", auditSegments},
 			{"Log/grows with what is published", logGrows},
 			{"Log/goes on when nobody can seal", logSkips},
+			{"Log/enters once what comes twice", logOnce},
 			{"Log/takes statements and what has no row", logStatements},
 			{"Log/takes what was published before it", logBackfills},
 			{"Log/keeps what witnesses signed", logWitnessed},
