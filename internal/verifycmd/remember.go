@@ -87,6 +87,9 @@ func compare(m *tlog.Memory, dir string, c tlog.Checkpoint, policy *manifest.Pol
 
 // Remembered reads a file of checkpoints; one that is not there remembers nothing.
 func Remembered(file string) (*tlog.Memory, error) {
+	if file == "-" {
+		return nil, usage("--checkpoints wants a file: a stream remembers nothing")
+	}
 	text, err := readAtMost(file, tlog.MaxMemory)
 	if errors.Is(err, os.ErrNotExist) {
 		return &tlog.Memory{}, nil
