@@ -166,6 +166,9 @@ func (s *Store) grantee(ctx context.Context, who Caller, pattern gate.Pattern, g
 		return p, fail(CodeSelectorInvalid, FixCall, "pattern", "%s is of tenant %s, and never sees another: %s is none of it", p.Name, p.Tenant, pattern)
 	}
 	if p.Run != nil && !(gate.Pattern{Tenant: "*", Run: pattern.Run, Artifact: "*"}).Matches("", *p.Run, "") {
+		if who.Principal != gate.Owner { // who need not know of the run
+			return p, fail(CodeSelectorInvalid, FixCall, "pattern", "%s is of another run, and never sees any of %s", p.Name, pattern)
+		}
 		return p, fail(CodeSelectorInvalid, FixCall, "pattern", "%s is of run %s, and never sees another: %s is none of it", p.Name, *p.Run, pattern)
 	}
 	return p, nil

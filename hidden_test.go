@@ -7,6 +7,7 @@ import (
 
 	"leafproof"
 	"leafproof/cas"
+	"leafproof/manifest"
 	"leafproof/merkle"
 )
 
@@ -135,5 +136,23 @@ func TestCopyHeedsRevoke(t *testing.T) {
 	grant(t, from, "alice", leafproof.ActionRead, "local")
 	if err := from.CopyTo(t.Context(), as("alice"), to, leafproof.CopyOptions{}, id); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHiddenSuccessor: the statement that an artifact was superseded names the one that
+// takes its place, and so is shown to whoever may know of both.
+func TestHiddenSuccessor(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("1"), leafproof.PutOptions{}, leafproof.Facts{RunID: "r1"})
+	put(t, s, []byte("2"), leafproof.PutOptions{}, leafproof.Facts{
+		Caller: leafproof.Owner, RunID: "r2", Supersedes: []manifest.Supersede{{ArtifactID: id, Kind: "correct"}},
+	})
+	grant(t, s, "alice", leafproof.ActionStat, "local/r1")
+	grant(t, s, "alice", leafproof.ActionGrant, "local/r1")
+	grant(t, s, "bob", leafproof.ActionStat, "local")
+	for who, want := range map[leafproof.Principal]int{"alice": 0, "bob": 1, leafproof.Owner.Principal: 1} {
+		if list, _, err := s.Statements(t.Context(), as(who), id, 0, 10); err != nil || len(list) != want {
+			t.Errorf("%s sees %v, %v", who, list, err)
+		}
 	}
 }

@@ -124,7 +124,7 @@ func sourceOf(row catalogue.Artifact) string {
 // order in which they were entered, from the first behind after (0 for the
 // beginning) on: receipts of reads, tombstone, deletions. They outlive the
 // artifact. Whoever may not grant leave to others sees, of the receipts, his own
-// alone. The second result says where to go on; it is 0 at the end.
+// alone; and what superseded it is told to whoever may know of that. The second result says where to go on; it is 0 at the end.
 func (s *Store) Statements(ctx context.Context, who Caller, id string, after int64, limit int) ([]*Statement, int64, error) {
 	a, err := s.row(ctx, who, id, gate.Stat)
 	if err != nil {
@@ -155,6 +155,13 @@ func (s *Store) Statements(ctx context.Context, who Caller, id string, after int
 		}
 		if r := st.Receipt(); r != nil && !all && r.Principal != string(who.Principal) {
 			continue
+		}
+		if by, ok := st.Statement.Body.(*manifest.Superseded); ok {
+			if knows, err := s.knows(ctx, who, by.By.ArtifactID); err != nil {
+				return nil, 0, err
+			} else if !knows {
+				continue
+			}
 		}
 		st.Seq = places.show(st.Seq)
 		out = append(out, st)

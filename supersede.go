@@ -49,6 +49,22 @@ func (a *artifact) successors(ctx context.Context) ([]selector.Successor, error)
 	return out, nil
 }
 
+// knows says whether the caller may know of an artifact. Of one that has no row, which
+// a catalogue that was made anew may lack, the owner does.
+func (s *Store) knows(ctx context.Context, who Caller, id string) (bool, error) {
+	row, err := s.catalogue.Artifact(ctx, id)
+	if errors.Is(err, catalogue.ErrNotFound) {
+		return who.Principal == gate.Owner, nil
+	}
+	if err == nil {
+		_, err = s.artifact(who, row, gate.Stat).permit(ctx)
+		if refused(err) {
+			return false, nil
+		}
+	}
+	return err == nil, wireError(id, err)
+}
+
 // links are what a manifest says of other artifacts, as the catalogue keeps it.
 func links(p *manifest.Predicate) (supersedes []catalogue.Supersession, inputs []string) {
 	for _, old := range p.Supersedes {
