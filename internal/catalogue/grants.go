@@ -114,6 +114,8 @@ type Grants interface {
 	// Stands reports whether the policy epoch is known to be epoch still, as Quick
 	// does. It says no where it does not know.
 	Stands(epoch int64) bool
+	// Watches reports whether Stands ever knows: as long as no change is under way.
+	Watches() bool
 }
 
 // grantSchema belongs to version 4 of the schema. A row of principals or grants is
@@ -558,6 +560,9 @@ func (m *Memory) Quick() (int64, time.Time, bool) {
 	defer m.mu.Unlock()
 	return m.allowed.epoch, m.tick(), !m.closed
 }
+
+// Watches implements [Grants].
+func (m *Memory) Watches() bool { return true }
 
 // Stands implements [Grants].
 func (m *Memory) Stands(epoch int64) bool {

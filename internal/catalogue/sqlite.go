@@ -370,6 +370,9 @@ func (s *SQLite) Stands(epoch int64) bool {
 	return begun == last.begun
 }
 
+// Watches implements [Grants].
+func (s *SQLite) Watches() bool { return s.mark != nil }
+
 // StoreID implements [Catalogue].
 func (s *SQLite) StoreID(context.Context) (string, error) {
 	if s.closed.Load() {

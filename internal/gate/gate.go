@@ -218,6 +218,8 @@ type Policy interface {
 	// Stands reports whether the epoch is known to be epoch still. It costs next to
 	// nothing, and says no where it does not know.
 	Stands(epoch int64) bool
+	// Watches reports whether Stands ever knows: as long as no change is under way.
+	Watches() bool
 }
 
 // Limits of the gate.

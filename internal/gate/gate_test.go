@@ -30,6 +30,8 @@ func (p *policy) Epoch(context.Context) (int64, error) {
 
 func (p *policy) Now(context.Context) (time.Time, error) { return time.Now(), p.err }
 
+func (p *policy) Watches() bool { return p.quick }
+
 func (p *policy) Stands(epoch int64) bool { return p.quick && p.epoch.Load() == epoch }
 
 func (p *policy) Quick() (int64, time.Time, bool) {
@@ -372,6 +374,51 @@ func BenchmarkWriter(b *testing.B) {
 	for b.Loop() {
 		if _, err := w.Write(data); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// changing is a policy of which nothing is known at once while a change is under way.
+type changing struct {
+	policy
+	under atomic.Bool
+}
+
+func (p *changing) Watches() bool { return true }
+
+func (p *changing) Stands(epoch int64) bool { return !p.under.Load() && p.policy.epoch.Load() == epoch }
+
+func (p *changing) Quick() (int64, time.Time, bool) {
+	return p.policy.epoch.Load(), time.Now(), !p.under.Load()
+}
+
+// A permit that was given while a change of something else was under way is looked
+// at before the next byte all the same.
+func TestWriterBesideAChange(t *testing.T) {
+	p := &changing{}
+	denied := false
+	g := gate.New(authority(func(context.Context, gate.Request) (gate.Decision, error) {
+		return gate.Decision{Allow: !denied}, nil
+	}), p)
+	permit, err := g.Disclose(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	w, err := gate.NewWriter(t.Context(), &out, permit, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.under.Store(true)
+	if n, err := w.Write([]byte("before")); n != 6 || err != nil {
+		t.Fatal(n, err)
+	}
+	denied = true // and committed
+	p.policy.epoch.Add(1)
+	for _, under := range []bool{true, false} {
+		p.under.Store(under)
+		if n, err := w.Write([]byte("after")); n != 0 || !errors.Is(err, gate.ErrDenied) {
+			t.Errorf("with a change under way %t: %d bytes, %v", under, n, err)
 		}
 	}
 }

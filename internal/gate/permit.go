@@ -88,7 +88,7 @@ func (p Permit) Renew(ctx context.Context) (Permit, error) {
 const FlushBytes = 64 << 10
 
 // Writer passes bytes on while its permit holds. Each write is compared with the
-// policy epoch, in pieces of [FlushBytes]; where that cannot be had at once, the
+// policy epoch, in pieces of [FlushBytes]; where that can never be had at once, the
 // permit is looked at before the first byte, before more than FlushBytes have passed
 // since the last look, and before any byte a second after it. A stale permit is
 // renewed; the first refusal ends the Writer for good, with no further byte.
@@ -102,9 +102,7 @@ type Writer struct {
 	permit Permit
 	left   int       // bytes that may pass before the next look
 	until  time.Time // the time of the next look
-	// watched says that the epoch can be compared at once, before every byte.
-	watched bool
-	err     error // the refusal or failure that ended the Writer
+	err    error     // the refusal or failure that ended the Writer
 }
 
 // NewWriter returns a Writer on w that discloses r under the permit p. It
@@ -157,14 +155,18 @@ func (w *Writer) pass(f func() error) error {
 
 // look makes sure that the next byte may pass.
 func (w *Writer) look() error {
-	if w.left > 0 && time.Now().Before(w.until) && (!w.watched || w.permit.gate.policy.Stands(w.permit.epoch)) {
-		return nil
+	if w.left > 0 && time.Now().Before(w.until) {
+		// Where no word is had only because a change is under way, the permit is
+		// looked at: whoever makes the change waits for what is shown meanwhile, and
+		// for nothing later.
+		if p := w.permit.gate.policy; p.Stands(w.permit.epoch) || !p.Watches() {
+			return nil
+		}
 	}
 	p, err := w.permit.Renew(w.ctx)
 	if err != nil {
 		return err
 	}
 	w.permit, w.left, w.until = p, FlushBytes, time.Now().Add(time.Second)
-	w.watched = p.gate.policy.Stands(p.epoch)
 	return nil
 }
