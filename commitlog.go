@@ -216,7 +216,11 @@ func (s *Store) LogProof(ctx context.Context, who Caller, id string) (tlog.Proof
 	if err != nil {
 		return tlog.Proof{}, err
 	}
-	if _, err := a.permit(ctx); err != nil {
+	permit, err := a.permit(ctx)
+	if err == nil {
+		err = a.disclosed(ctx, permit, Shown{Facts: true})
+	}
+	if err != nil {
 		return tlog.Proof{}, err
 	}
 	if leaf, err := s.catalogue.LeafOf(ctx, id); err == nil {

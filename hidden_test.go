@@ -156,3 +156,17 @@ func TestHiddenSuccessor(t *testing.T) {
 		}
 	}
 }
+
+// TestLogProofIsRecorded: that an artifact was committed is told on the record.
+func TestLogProofIsRecorded(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("1"), leafproof.PutOptions{}, leafproof.Facts{})
+	g := grant(t, s, "alice", leafproof.ActionStat, "local")
+	if _, err := s.LogProof(t.Context(), as("alice"), id); err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.Disclosures(t.Context(), leafproof.Owner, leafproof.DisclosureFilter{ArtifactID: id, Principal: "alice", Limit: 10})
+	if err != nil || len(list) != 1 || list[0].GrantID != g {
+		t.Errorf("the audit log has %v, %v", list, err)
+	}
+}
