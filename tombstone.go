@@ -40,13 +40,12 @@ func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error
 		return wireError(id, err)
 	}
 	by, err := s.speaker(manifest.RoleTombstone, &scope{a.row.Tenant, sourceOf(a.row)}, now)
-	if errors.Is(err, ErrNoKey) {
-		return wireError(id, s.catalogue.Delete(ctx, id, reason, now))
+	switch {
+	case errors.Is(err, ErrNoKey):
+		err = s.catalogue.Delete(ctx, id, reason, now)
+	case err == nil:
+		err = a.bury(ctx, by, permit.Epoch(), reason, now)
 	}
-	if err != nil {
-		return wireError(id, err)
-	}
-	err = a.bury(ctx, by, permit.Epoch(), reason, now)
 	s.gate.Settle(ctx)
 	return wireError(id, err)
 }
