@@ -233,7 +233,7 @@ func TestByHandAltered(t *testing.T) {
 			t.Fatalf("no %s", after)
 		}
 		i += len(after) + skip
-		if out[i]++; out[i] == '[' || out[i] == '{' || out[i] == ':' {
+		if out[i]++; out[i] == '[' || out[i] == '{' || out[i] == ':' || out[i] == ',' {
 			out[i] = 'A'
 		}
 		return reseal(out)
