@@ -31,7 +31,9 @@ type Derivation struct {
 	// whole records. Where and Select are not both empty.
 	Select []Column
 
-	RunID      string // of the new artifact; "": the older one's
+	// RunID is the run of the new artifact; "" is the older one's. For another, leave
+	// to grant the older one is needed: who may read there could read the rows.
+	RunID string
 	ToolCallID string
 	// ExpiresAt and ExpiresIn end its availability, which never lasts longer than that
 	// of the older one.
@@ -87,6 +89,11 @@ func (s *Store) Derive(ctx context.Context, who Caller, id string, d Derivation)
 	if err != nil {
 		return nil, err
 	}
+	if d.RunID != "" && d.RunID != value(a.row.Run) {
+		if err := s.mayPassOn(ctx, who, id); err != nil {
+			return nil, err
+		}
+	}
 	if d.Where == "" && len(d.Select) == 0 {
 		return nil, fail(CodeSelectorInvalid, FixCall, "where", "a copy of all of it is the same artifact: a condition or a selection is missing")
 	}
@@ -131,6 +138,16 @@ func (s *Store) Derive(ctx context.Context, who Caller, id string, d Derivation)
 		return nil, err
 	}
 	return &Derived{Ref: ref, Answer: answer, Spec: facts.spec}, nil
+}
+
+// mayPassOn refuses who has no leave to let others have an artifact.
+func (s *Store) mayPassOn(ctx context.Context, who Caller, id string) error {
+	a, err := s.find(ctx, who, id, gate.Grant)
+	if err != nil {
+		return err
+	}
+	_, err = a.permit(ctx)
+	return err
 }
 
 // columns settles the names of what is selected.

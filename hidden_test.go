@@ -170,3 +170,45 @@ func TestLogProofIsRecorded(t *testing.T) {
 		t.Errorf("the audit log has %v, %v", list, err)
 	}
 }
+
+// TestDeriveElsewhere: leave to derive is not leave to bring the rows to another run,
+// where somebody may read who may not read here.
+func TestDeriveElsewhere(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("{\"n\":1}\n"), leafproof.PutOptions{Records: "ndjson"}, leafproof.Facts{RunID: "r1"})
+	grant(t, s, "alice", leafproof.ActionDerive, "local/r1")
+	grant(t, s, "alice", leafproof.ActionRead, "local/r9")
+	d := leafproof.Derivation{Where: "@.n == 1"}
+	for run, want := range map[string]leafproof.Code{"": "", "r1": "", "r9": leafproof.CodeAccessRevoked} {
+		d.RunID = run
+		if _, err := s.Derive(t.Context(), as("alice"), id, d); err != nil != (want != "") || err != nil && leafproof.CodeOf(err) != want {
+			t.Errorf("into run %q: %v, want %q", run, err, want)
+		}
+	}
+	grant(t, s, "alice", leafproof.ActionGrant, "local/r1")
+	if _, err := s.Derive(t.Context(), as("alice"), id, d); err != nil {
+		t.Errorf("with leave to pass it on: %v", err)
+	}
+}
+
+// TestCountOfABeginning: leave to count tells how many records match, and not which.
+func TestCountOfABeginning(t *testing.T) {
+	s, _ := newStore(t)
+	id := put(t, s, []byte("{\"n\":0}\n{\"n\":1}\n"), leafproof.PutOptions{Records: "ndjson"}, leafproof.Facts{})
+	grant(t, s, "alice", leafproof.ActionCount, "local")
+	q := leafproof.Query{Where: "@.n == 1", Count: true}
+	a, err := s.Query(t.Context(), as("alice"), id, q, nil)
+	if err != nil || a.Matched == nil || *a.Matched != 1 {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	for _, bound := range []func(*leafproof.Query){
+		func(q *leafproof.Query) { q.MaxRecords = 1 },
+		func(q *leafproof.Query) { q.MaxBytes = 8 },
+	} {
+		part := q
+		bound(&part)
+		if a, err := s.Query(t.Context(), as("alice"), id, part, nil); leafproof.CodeOf(err) != leafproof.CodeAccessRevoked || a != nil {
+			t.Errorf("%+v, %v", a, err)
+		}
+	}
+}

@@ -31,7 +31,9 @@ type Query struct {
 	Limit int64
 	// Cursor goes on where an earlier answer to the same query stopped.
 	Cursor string
-	// Count asks for the number alone: no record is disclosed.
+	// Count asks for the number alone: no record is disclosed. With a bound on what
+	// is examined, leave to query is needed: the counts of two beginnings tell which
+	// records match.
 	Count bool
 	// Progress, where set, is told how many bytes were read, in steps.
 	Progress func(bytes int64)
@@ -96,7 +98,7 @@ func (r Row) AppendText(dst []byte) []byte {
 // came, and an error with [CodeScanIncomplete] or [CodeBudgetExhausted].
 func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit func(Row) error) (*selector.Answer, error) {
 	action := gate.Query
-	if q.Count {
+	if q.Count && q.MaxRecords == 0 && q.MaxBytes == 0 { // the count of a part tells which part
 		action = gate.Count
 	}
 	a, err := s.find(ctx, who, id, action)
