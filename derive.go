@@ -33,7 +33,7 @@ type Derivation struct {
 
 	// RunID is the run of the new artifact; "" is the older one's. For another, leave
 	// to grant the older one is needed: who may read there could read the rows.
-	RunID string
+	RunID      string
 	ToolCallID string
 	// ExpiresAt and ExpiresIn end its availability, which never lasts longer than that
 	// of the older one.
