@@ -12,7 +12,7 @@ import (
 
 // BenchmarkPublishMany publishes artifacts of 2 KB from many goroutines at once.
 func BenchmarkPublishMany(b *testing.B) {
-	for _, workers := range []int{1, 16, 64, 256} {
+	for _, workers := range []int{1, 16, 64, 256, 1024} {
 		b.Run(fmt.Sprintf("goroutines=%d", workers), func(b *testing.B) {
 			dir := filepath.Join(b.TempDir(), "store")
 			if err := leafproof.Init(b.Context(), dir); err != nil {
