@@ -43,6 +43,8 @@ const (
 	CodeStoreFull            Code = "store_full"
 	CodeNameConflict         Code = "name_conflict"
 	CodeEvidence             Code = "evidence_insufficient"
+	CodeUnauthenticated      Code = "unauthenticated" // nobody is known to ask
+	CodeRequestInvalid       Code = "request_invalid" // a face cannot read what it is asked
 	CodeInternal             Code = "internal"
 )
 
@@ -80,6 +82,34 @@ func CodeOf(err error) Code {
 		return e.Code
 	}
 	return CodeInternal
+}
+
+// httpStatus has the HTTP status of each code.
+var httpStatus = map[Code]int{
+	"ref_malformed": 400, "ref_unknown_type": 400, "ref_legacy_shape": 400, "ref_stringified": 400, "ref_depth": 400,
+	"ref_derivation_forbidden": 403, "ref_not_found": 404, "ref_stale_path": 409, "ref_ambiguous_turn": 409,
+	"ref_type_mismatch": 422, "kernel_generation_gone": 410,
+	CodeRefAltered: 409, CodeArtifactExpired: 410, CodeArtifactDeleted: 410,
+	CodeAccessRevoked: 403, CodeAuthorityUnavailable: 503, CodeIntegrityFailed: 502,
+	CodeCursorMalformed: 400, CodeCursorForged: 400, CodeCursorExpired: 400,
+	CodeCursorQuery: 400, CodeCursorSnapshot: 400, CodeCursorScope: 400,
+	CodeScanIncomplete: 206, CodeBudgetExhausted: 429,
+	CodeSelectorInvalid: 400, CodeNotRecords: 422, CodeTooLarge: 413, CodeStoreFull: 507,
+	CodeNameConflict: 409, CodeEvidence: 409, CodeUnauthenticated: 401, CodeRequestInvalid: 400, CodeInternal: 500,
+}
+
+// HTTPStatus is the status of an answer over HTTP that says this. A scan that was
+// interrupted is 206 where it comes with an answer; a face that has none to show
+// says 503.
+func (e *Error) HTTPStatus() int {
+	status, ok := httpStatus[e.Code]
+	switch {
+	case !ok:
+		return 500
+	case e.Code == CodeInternal && e.Retryable:
+		return 503
+	}
+	return status
 }
 
 // wireTable maps the leaf packages' decisions to codes: the only place that does.
