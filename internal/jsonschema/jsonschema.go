@@ -48,6 +48,7 @@ type Schema struct {
 	compiled *validator.Schema
 	ctx      context.Context // of the check under way
 	steps    int             // left to it
+	most     int             // that it had
 }
 
 // root is what the document is called while it is compiled. No document can be
@@ -105,16 +106,28 @@ func firstLines(err error) string {
 }
 
 // Check says whether a JSON value satisfies the schema: nil, or an error that wraps
-// [ErrInvalid] or [ErrUndecided], or that of ctx.
+// [ErrInvalid] (a [*Mismatch]) or [ErrUndecided], or that of ctx.
 func (s *Schema) Check(ctx context.Context, value []byte) error {
-	if len(value) > MaxValue {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrUndecided, len(value), MaxValue)
+	return s.CheckWithin(ctx, value, Limits{Bytes: MaxValue, Steps: MaxSteps})
+}
+
+// Limits bound one check for a caller that expects other values than
+// [Schema.Check] does.
+type Limits struct {
+	Bytes int // of the value
+	Steps int // looks at a value, as [MaxSteps] counts them
+}
+
+// CheckWithin is [Schema.Check] within other limits.
+func (s *Schema) CheckWithin(ctx context.Context, value []byte, most Limits) error {
+	if len(value) > most.Bytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrUndecided, len(value), most.Bytes)
 	}
 	v, err := decode(value)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return s.CheckValue(ctx, v)
+	return s.check(ctx, v, most.Steps)
 }
 
 // stop ends a check from inside the validator.
@@ -122,8 +135,10 @@ type stop struct{ err error }
 
 // CheckValue is [Schema.Check] of a value in memory: nil, bool, string,
 // json.Number, []any or map[string]any.
-func (s *Schema) CheckValue(ctx context.Context, v any) (err error) {
-	s.ctx, s.steps = ctx, MaxSteps
+func (s *Schema) CheckValue(ctx context.Context, v any) error { return s.check(ctx, v, MaxSteps) }
+
+func (s *Schema) check(ctx context.Context, v any, steps int) (err error) {
+	s.ctx, s.steps, s.most = ctx, steps, steps
 	defer func() {
 		s.ctx = nil
 		switch r := recover().(type) {
@@ -135,7 +150,7 @@ func (s *Schema) CheckValue(ctx context.Context, v any) (err error) {
 		}
 	}()
 	if err := s.compiled.Validate(v); err != nil {
-		return fmt.Errorf("%w: %s", ErrInvalid, firstLines(err))
+		return mismatch(err)
 	}
 	return nil
 }
@@ -150,7 +165,7 @@ func (s *Schema) spend(n int) {
 	before := s.steps
 	s.steps -= n
 	if s.steps < 0 {
-		panic(stop{fmt.Errorf("%w: it takes more than %d steps", ErrUndecided, MaxSteps)})
+		panic(stop{fmt.Errorf("%w: it takes more than %d steps", ErrUndecided, s.most)})
 	}
 	if before/look != s.steps/look {
 		if err := s.ctx.Err(); err != nil {
