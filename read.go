@@ -30,6 +30,9 @@ type Selector struct {
 	// Receipt, where set, is filled with the signed receipt of the read, which the
 	// store keeps too: see [Store.Receipts]. It needs a key of the role receipt.
 	Receipt *Statement
+	// Each, where set, is told of where each of the Records stands, in order and
+	// before its bytes are read. Leave to read them is had by then.
+	Each func(record int64, span selector.Span)
 }
 
 // check refuses a selector that asks for two things.
@@ -113,7 +116,7 @@ func (a *artifact) part(ctx context.Context, sel Selector, data io.ReaderAt) (*p
 	}
 	switch {
 	case sel.Records != nil:
-		return a.recordsPart(ctx, *sel.Records)
+		return a.recordsPart(ctx, *sel.Records, sel.Each)
 	case sel.Pointer != nil:
 		if err := a.allows(manifest.SelectorPointer); err != nil {
 			return nil, err
@@ -151,7 +154,7 @@ func onePiece(normalised []byte, span selector.Span) *part {
 	}
 }
 
-func (a *artifact) recordsPart(ctx context.Context, r merkle.Range) (*part, error) {
+func (a *artifact) recordsPart(ctx context.Context, r merkle.Range, each func(int64, selector.Span)) (*part, error) {
 	if err := a.allows(manifest.SelectorRecordRange); err != nil {
 		return nil, err
 	}
@@ -161,7 +164,7 @@ func (a *artifact) recordsPart(ctx context.Context, r merkle.Range) (*part, erro
 	}
 	p := &part{
 		selector: selector.RangeSelector("records", r.Start, r.End),
-		spans:    func() iter.Seq2[selector.Span, error] { return m.Spans(ctx, r.Start, r.End) },
+		spans:    func() iter.Seq2[selector.Span, error] { return told(m.Spans(ctx, r.Start, r.End), r.Start, each) },
 		newline:  true, records: r.End - r.Start, first: r.Start,
 		close: file.Close,
 	}
@@ -175,6 +178,25 @@ func (a *artifact) recordsPart(ctx context.Context, r merkle.Range) (*part, erro
 		return nil, err
 	}
 	return p, nil
+}
+
+// told tells each of the places of records, from the first on.
+func told(spans iter.Seq2[selector.Span, error], first int64, each func(int64, selector.Span)) iter.Seq2[selector.Span, error] {
+	if each == nil {
+		return spans
+	}
+	return func(yield func(selector.Span, error) bool) {
+		n := first
+		for span, err := range spans {
+			if err == nil {
+				each(n, span)
+			}
+			n++
+			if !yield(span, err) {
+				return
+			}
+		}
+	}
 }
 
 // hull is the run of bytes from the first of the records to the end of the last.

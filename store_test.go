@@ -632,3 +632,24 @@ func (a record) Decide(_ context.Context, r leafproof.Request) (leafproof.Decisi
 	*a.asked = append(*a.asked, r)
 	return leafproof.Decision{Allow: true}, nil
 }
+
+// TestReadEach: a reader is told where each record stands, and a refused one nothing.
+func TestReadEach(t *testing.T) {
+	s, _ := newStore(t)
+	text := "[1, {\"a\":\n2},\"three\"]"
+	id := put(t, s, []byte(text), leafproof.PutOptions{Records: "json"}, leafproof.Facts{})
+	var got []string
+	each := func(n int64, span selector.Span) { got = append(got, fmt.Sprint(n, ":", text[span.Start:span.End])) }
+	var out bytes.Buffer
+	sel := leafproof.Selector{Records: &merkle.Range{Start: 1, End: 3}, Each: each}
+	if _, err := s.Read(t.Context(), leafproof.Owner, id, sel, &out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "1:{\"a\":\n2}|2:\"three\""; strings.Join(got, "|") != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+	got = nil
+	if _, err := s.Read(t.Context(), leafproof.Caller{Principal: "stranger"}, id, sel, &out); leafproof.CodeOf(err) != leafproof.CodeRefNotFound || got != nil {
+		t.Errorf("a stranger: %v, told %q", err, got)
+	}
+}
