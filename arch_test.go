@@ -65,6 +65,11 @@ var graph = map[string]row{
 		pure:   true,
 		why:    "selector cuts the bytes that an io.ReaderAt gives it, and does not know who vouches for them",
 	},
+	"ref": {
+		ours:   []string{"merkle", "selector", "internal/jsonschema"},
+		others: []string{"github.com/go-json-experiment/json"},
+		why:    "ref turns references into values through an interface: who stores, proves and allows them is behind it",
+	},
 	"cas": {
 		ours:   []string{"merkle"},
 		others: []string{"github.com/hashicorp/golang-lru/v2", "github.com/klauspost/compress/zstd", "github.com/zeebo/blake3"},
