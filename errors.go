@@ -192,6 +192,13 @@ func wireError(at string, err error) error {
 	return &Error{Code: CodeInternal, Message: message(at, err), Action: Stop, At: at, err: err}
 }
 
+// Wire is an error in the form that it has on every face, whichever package of the
+// store it came from; nil stays nil.
+func Wire(err error) *Error {
+	e, _ := errors.AsType[*Error](wireError("", err))
+	return e
+}
+
 func message(at string, err error) string {
 	if at == "" {
 		return err.Error()
