@@ -30,8 +30,9 @@ type Selector struct {
 	// Receipt, where set, is filled with the signed receipt of the read, which the
 	// store keeps too: see [Store.Receipts]. It needs a key of the role receipt.
 	Receipt *Statement
-	// Each, where set, is told of where each of the Records stands, in order and
-	// before its bytes are read. Leave to read them is had by then.
+	// Each, where set, is told of where each of the Records stands, or the value at the
+	// Pointer (as 0), in order and before its bytes are read. Leave to read them is
+	// had by then.
 	Each func(record int64, span selector.Span)
 }
 
@@ -70,6 +71,7 @@ func (s *Store) Read(ctx context.Context, who Caller, id string, sel Selector, w
 		return nil, a.tell(ctx, err)
 	}
 	defer p.close()
+	p.each = sel.Each
 	permit, err := a.permit(ctx, p.ranges...)
 	if err != nil {
 		return nil, err
@@ -106,6 +108,7 @@ type part struct {
 	bytes    int64                                  // in the pieces, once they were written
 	first    int64                                  // the first record's number
 	value    *[2]int64                              // where the value at a pointer stands; nil: it is no pointer
+	each     func(record int64, s selector.Span)
 	close    func() error
 }
 
@@ -116,7 +119,7 @@ func (a *artifact) part(ctx context.Context, sel Selector, data io.ReaderAt) (*p
 	}
 	switch {
 	case sel.Records != nil:
-		return a.recordsPart(ctx, *sel.Records, sel.Each)
+		return a.recordsPart(ctx, *sel.Records)
 	case sel.Pointer != nil:
 		if err := a.allows(manifest.SelectorPointer); err != nil {
 			return nil, err
@@ -154,7 +157,7 @@ func onePiece(normalised []byte, span selector.Span) *part {
 	}
 }
 
-func (a *artifact) recordsPart(ctx context.Context, r merkle.Range, each func(int64, selector.Span)) (*part, error) {
+func (a *artifact) recordsPart(ctx context.Context, r merkle.Range) (*part, error) {
 	if err := a.allows(manifest.SelectorRecordRange); err != nil {
 		return nil, err
 	}
@@ -164,7 +167,7 @@ func (a *artifact) recordsPart(ctx context.Context, r merkle.Range, each func(in
 	}
 	p := &part{
 		selector: selector.RangeSelector("records", r.Start, r.End),
-		spans:    func() iter.Seq2[selector.Span, error] { return told(m.Spans(ctx, r.Start, r.End), r.Start, each) },
+		spans:    func() iter.Seq2[selector.Span, error] { return m.Spans(ctx, r.Start, r.End) },
 		newline:  true, records: r.End - r.Start, first: r.Start,
 		close: file.Close,
 	}
@@ -178,25 +181,6 @@ func (a *artifact) recordsPart(ctx context.Context, r merkle.Range, each func(in
 		return nil, err
 	}
 	return p, nil
-}
-
-// told tells each of the places of records, from the first on.
-func told(spans iter.Seq2[selector.Span, error], first int64, each func(int64, selector.Span)) iter.Seq2[selector.Span, error] {
-	if each == nil {
-		return spans
-	}
-	return func(yield func(selector.Span, error) bool) {
-		n := first
-		for span, err := range spans {
-			if err == nil {
-				each(n, span)
-			}
-			n++
-			if !yield(span, err) {
-				return
-			}
-		}
-	}
 }
 
 // hull is the run of bytes from the first of the records to the end of the last.
@@ -240,10 +224,14 @@ func (p *part) write(w io.Writer, data io.ReaderAt) error {
 	room := copyRooms.Get().(*copyRoom)
 	defer copyRooms.Put(room)
 	win := window{data: data, buf: room.in[:min(size, copyBuffer)]}
-	out := room.out[:0]
+	out, record := room.out[:0], p.first
 	for span, err := range p.spans() {
 		if err != nil {
 			return err
+		}
+		if p.each != nil {
+			p.each(record, span)
+			record++
 		}
 		p.bytes += span.Len()
 		for off := span.Start; off < span.End; {

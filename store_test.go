@@ -649,6 +649,10 @@ func TestReadEach(t *testing.T) {
 		t.Errorf("told %q, want %q", got, want)
 	}
 	got = nil
+	if _, err := s.Read(t.Context(), leafproof.Owner, id, leafproof.Selector{Pointer: new("/1/a"), Each: each}, &out); err != nil || strings.Join(got, "|") != "0:2" {
+		t.Errorf("a pointer: %v, told %q", err, got)
+	}
+	got = nil
 	if _, err := s.Read(t.Context(), leafproof.Caller{Principal: "stranger"}, id, sel, &out); leafproof.CodeOf(err) != leafproof.CodeRefNotFound || got != nil {
 		t.Errorf("a stranger: %v, told %q", err, got)
 	}
