@@ -1,0 +1,297 @@
+package ref
+
+import (
+	"slices"
+	"strings"
+)
+
+// mend puts right what a profile refuses and can be put right without refusing an
+// input that the author allows (nulls aside: see [Profile.Restore]), and notes the
+// rest for the linter.
+func (s *survey) mend() {
+	for _, n := range s.schemas {
+		switch {
+		case s.gone(n) || n.replaced:
+		case s.p == ProfileOpenAIStrict:
+			s.mendStrict(n)
+		case s.p == ProfileGemini:
+			s.mendGemini(n)
+		}
+	}
+}
+
+// What strict mode refuses, over "Some type-specific keywords are not yet
+// supported" and "Key ordering"/"anyOf" of OpenAI's guide to Structured Outputs,
+// section Supported schemas; oneOf and uniqueItems from its answers "'oneOf' is not
+// permitted", "'uniqueItems' is not permitted".
+var strictUnknown = map[string]bool{
+	"allOf": true, "oneOf": true, "not": true, "if": true, "then": true, "else": true,
+	"dependentRequired": true, "dependentSchemas": true, "dependencies": true,
+	"patternProperties": true, "propertyNames": true, "minProperties": true, "maxProperties": true,
+	"unevaluatedProperties": true, "unevaluatedItems": true, "additionalItems": true, "prefixItems": true,
+	"contains": true, "minContains": true, "maxContains": true, "uniqueItems": true,
+	"$dynamicRef": true, "$recursiveRef": true,
+}
+
+// notes are keywords that describe and do not demand.
+var notes = map[string]bool{
+	"title": true, "description": true, "default": true, "examples": true, "example": true, "$comment": true,
+	"deprecated": true, "readOnly": true, "writeOnly": true,
+}
+
+// mendStrict applies the rules of strict mode to one schema: all members required,
+// additionalProperties false (OpenAI's guide to Structured Outputs: "All fields
+// must be required", "additionalProperties: false must always be set in objects";
+// openai/openai-agents-python, src/agents/strict_schema.py, does the same).
+func (s *survey) mendStrict(n *node) {
+	for i, name := range n.names {
+		if strictUnknown[name.text] {
+			s.issue(n.kids[i], "keyword", false, "%s is not supported in strict mode", name.text)
+		}
+	}
+	s.children(n)
+	if n.get("$ref") != nil && len(n.names) > 1 {
+		// "$ref cannot have keywords {'description'}", as the API answers.
+		ok := !slices.ContainsFunc(n.names, func(m member) bool { return m.text != "$ref" && !notes[m.text] })
+		s.issue(n, "ref-siblings", ok, "$ref stands alone in strict mode")
+		if ok {
+			s.remove(n, func(i int) bool { return notes[n.names[i].text] })
+		}
+	}
+	if n != s.root && n.get("type") == nil && n.get("anyOf") == nil && n.get("$ref") == nil && n.get("enum") == nil && n.get("const") == nil && n.get("properties") == nil {
+		s.issue(n, "typeless", false, "a schema needs a type in strict mode")
+		return
+	}
+	properties := n.object("properties")
+	if properties == nil {
+		if s.isType(n, "object") && n.get("anyOf") == nil {
+			s.issue(n, "open-object", false, "an object must list its properties in strict mode")
+		}
+		return
+	}
+	s.mendStrictObject(n, properties)
+}
+
+func (s *survey) mendStrictObject(n, properties *node) {
+	required := n.get("required")
+	have := map[string]bool{}
+	for _, name := range required.strings(s.doc) {
+		have[name] = true
+		if properties.get(name) == nil {
+			s.issue(required, "required", false, "%q is required and no property", name)
+		}
+	}
+	var missing []string
+	for i, m := range properties.names {
+		if have[m.text] {
+			continue
+		}
+		missing = append(missing, string(s.doc[m.start:m.end]))
+		s.issue(properties.kids[i], "required", true, "not required; strict mode wants it required, and nullable instead")
+		if v := properties.kids[i]; !s.acceptsNull(v, 0) {
+			v.wrap += "," + nullType
+		}
+	}
+	var more []string
+	switch {
+	case required == nil:
+		if len(properties.names) == 0 {
+			s.issue(n, "required", true, "without required")
+		}
+		more = append(more, `"required":[`+strings.Join(missing, ",")+`]`)
+	case required.kind == '[' && len(missing) > 0:
+		text := strings.Join(missing, ",")
+		if len(required.kids) > 0 {
+			text = "," + text
+		}
+		s.edits = append(s.edits, edit{start: required.end - 1, end: required.end - 1, order: inserting, text: text})
+	}
+	switch open := n.get("additionalProperties"); {
+	case open == nil:
+		s.issue(n, "additional-properties", true, "without additionalProperties; strict mode wants it false")
+		more = append(more, `"additionalProperties":false`)
+	case open.kind != 'f':
+		s.issue(open, "additional-properties", false, "additionalProperties must be false in strict mode: an open object cannot be said")
+	}
+	if len(more) > 0 {
+		s.insert(n, strings.Join(more, ","))
+	}
+}
+
+// isType reports whether a schema names a type, alone or among others.
+func (s *survey) isType(n *node, name string) bool {
+	t := n.get("type")
+	if text, ok := t.text(s.doc); ok {
+		return text == name
+	}
+	return slices.Contains(t.strings(s.doc), name)
+}
+
+// children notes schemas that are true or false, and items that are a list, which
+// the stricter profiles do not know.
+func (s *survey) children(n *node) {
+	check := func(k *node) {
+		if k.kind == 't' || k.kind == 'f' {
+			s.issue(k, "boolean-schema", false, "true and false are no schemas here")
+		}
+	}
+	if p := n.object("properties"); p != nil {
+		for _, k := range p.kids {
+			check(k)
+		}
+	}
+	if list := n.get("anyOf"); list != nil && list.kind == '[' {
+		for _, k := range list.kids {
+			check(k)
+		}
+	}
+	if items := n.get("items"); items != nil {
+		check(items)
+		if items.kind == '[' {
+			s.issue(items, "tuple", false, "items must be one schema")
+		}
+	}
+}
+
+// geminiKnown are the members of Schema in the Gemini API (ai.google.dev/api,
+// Schema); any other makes the whole request fail: "Unknown name …: Cannot find
+// field".
+var geminiKnown = map[string]bool{
+	"type": true, "format": true, "title": true, "description": true, "nullable": true, "enum": true,
+	"maxItems": true, "minItems": true, "properties": true, "required": true, "minProperties": true, "maxProperties": true,
+	"minLength": true, "maxLength": true, "pattern": true, "example": true, "anyOf": true, "propertyOrdering": true,
+	"default": true, "items": true, "minimum": true, "maximum": true,
+}
+
+// geminiFormats are the values of format that are not refused, by type.
+var geminiFormats = map[string]bool{"enum": true, "date-time": true, "float": true, "double": true, "int32": true, "int64": true}
+
+// geminiNeeded are keywords that Gemini does not know and that cannot be dropped or
+// reworded without a change of what they mean to the model.
+var geminiNeeded = map[string]bool{
+	"allOf": true, "prefixItems": true, "$ref": true, "$dynamicRef": true, "$recursiveRef": true,
+}
+
+// mendGemini drops or rewords what a function declaration does not know. What it
+// drops only narrows: the original schema judges the input in the end.
+func (s *survey) mendGemini(n *node) {
+	union := n.get("anyOf") != nil || n.get("oneOf") != nil
+	out := map[int]bool{}
+	for i, m := range n.names {
+		out[i] = s.mendGeminiMember(n, i, m.text, union)
+	}
+	s.children(n)
+	s.remove(n, func(i int) bool { return out[i] })
+	s.geminiType(n, union)
+	if s.isType(n, "array") && n.get("items") == nil && n.get("prefixItems") == nil {
+		s.issue(n, "items", false, "an array needs items") // "items: missing field"
+	}
+	properties := n.object("properties")
+	for _, name := range n.get("required").strings(s.doc) {
+		if properties.get(name) == nil && !union {
+			s.issue(n.get("required"), "required", false, "%q is required and no property", name) // "property is not defined"
+		}
+	}
+}
+
+// mendGeminiMember deals with one keyword, and reports whether it goes.
+func (s *survey) mendGeminiMember(n *node, i int, name string, union bool) bool {
+	k := n.kids[i]
+	drop := func(why string) bool {
+		s.issue(k, "keyword", true, "%s", why)
+		return true
+	}
+	switch {
+	case union && n != s.root && name != "anyOf" && name != "oneOf":
+		// "When using any_of, it must be the only field set."
+		return drop(name + " stands beside anyOf, which must stand alone")
+	case name == "oneOf" && n != s.root:
+		if n.get("anyOf") != nil || k.kind != '[' {
+			s.issue(k, "keyword", false, "oneOf is not known")
+			return false
+		}
+		s.issue(k, "keyword", true, "oneOf is not known; anyOf is")
+		s.rename(n, i, "anyOf")
+	case name == "const" && k.kind == '"' && n.get("enum") == nil:
+		s.issue(k, "keyword", true, "const is not known; an enum of one is")
+		s.rename(n, i, "enum")
+		s.edits = append(
+			s.edits,
+			edit{start: k.start, end: k.start, order: opening, text: "["},
+			edit{start: k.end, end: k.end, order: closing, text: "]"},
+		)
+	case name == "type" && k.kind == '[':
+		s.geminiTypes(n, k)
+	case name == "format":
+		if f, _ := k.text(s.doc); !geminiFormats[f] {
+			return drop("only the formats enum, date-time, float, double, int32 and int64 are known")
+		}
+	case name == "enum" && k.kind == '[' && slices.ContainsFunc(k.kids, func(e *node) bool { return e.kind != '"' || e.end-e.start == 2 }):
+		if n.get("type") == nil {
+			s.issue(k, "enum", false, "an enum has strings only, none of them empty")
+			return false
+		}
+		return drop("an enum has strings only, none of them empty")
+	case name == "properties" && k.kind == '{' && len(k.kids) == 0:
+		return drop("properties must not be empty") // "should be non-empty for OBJECT type"
+	case (name == "$defs" || name == "definitions") && len(s.refs) > 0:
+		s.issue(k, "keyword", false, "%s and $ref are not known", name)
+	case geminiNeeded[name]:
+		s.issue(k, "keyword", false, "%s is not known", name)
+	case name == "oneOf": // at the root, where it is another finding
+	case !geminiKnown[name]:
+		return drop(name + " is not known")
+	}
+	return false
+}
+
+// geminiTypes rewords a list of types: one beside null.
+func (s *survey) geminiTypes(n, list *node) {
+	var types []string
+	null := false
+	for _, k := range list.kids {
+		if t, _ := k.text(s.doc); t == "null" {
+			null = true
+		} else {
+			types = append(types, string(k.raw(s.doc)))
+		}
+	}
+	if len(types) != 1 {
+		s.issue(list, "type", false, "a list of types is not known") // "Proto field is not repeating"
+		return
+	}
+	s.issue(list, "type", true, "a list of types is not known; nullable is")
+	text := types[0]
+	if null && n.get("nullable") == nil {
+		text += `,"nullable":true`
+	}
+	s.edits = append(s.edits, edit{start: list.start, end: list.end, order: opening, text: text})
+}
+
+// geminiType notes a schema without a type.
+func (s *survey) geminiType(n *node, union bool) {
+	if union || n == s.root || n.get("type") != nil || n.get("$ref") != nil || n.get("allOf") != nil {
+		return
+	}
+	value := n.get("enum")
+	if c := n.get("const"); value == nil {
+		value = c
+	}
+	text := value != nil && (value.kind == '"' || value.kind == '[' && len(value.kids) > 0 && len(value.strings(s.doc)) == len(value.kids))
+	switch {
+	case n.object("properties") != nil && len(n.object("properties").kids) > 0:
+		s.issue(n, "typeless", true, "without a type")
+		s.insert(n, `"type":"object"`)
+	case text:
+		s.issue(n, "typeless", true, "without a type")
+		s.insert(n, `"type":"string"`)
+	default:
+		s.issue(n, "typeless", false, "a schema needs a type")
+	}
+}
+
+// rename gives a member another name.
+func (s *survey) rename(n *node, i int, name string) {
+	m := n.names[i]
+	s.edits = append(s.edits, edit{start: m.start, end: m.end, order: opening, text: quoted(name)})
+}
