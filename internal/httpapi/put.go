@@ -1,0 +1,314 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"leafproof"
+	"leafproof/cas"
+	"leafproof/manifest"
+)
+
+// factsHeader states facts in a header: JSON in ASCII, or base64 (either alphabet) of
+// JSON.
+const factsHeader = "Leafproof-Manifest"
+
+// noteHeader carries what a producer should hear of what was published.
+const noteHeader = "Leafproof-Note"
+
+// putParams are the parameters that say how to store, and what no facts can.
+var putParams = []string{"sha256", "place", "durability", "filename", "records", "at", "csv_delimiter", "csv_quote", "csv_header"}
+
+// putting is an artifact that is about to be put.
+type putting struct {
+	o leafproof.PutOptions
+	f leafproof.Facts
+}
+
+// put answers PUT and POST /v1/artifacts.
+func (c *call) put() error {
+	q, err := c.query(putParams...)
+	if err != nil {
+		return err
+	}
+	b, err := c.take(c.s.o.BodyBytes)
+	if err != nil {
+		return err
+	}
+	media, params, err := c.mediaType()
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(media, "multipart/") {
+		return c.putParts(q, b, params["boundary"])
+	}
+	p := &putting{}
+	if err := p.headerFacts(c); err != nil {
+		return err
+	}
+	if err := p.settle(c, q, media); err != nil {
+		return err
+	}
+	return c.store(p, b, nil)
+}
+
+// mediaType is what the caller says that the body is; "" for what programs say that
+// have not looked.
+func (c *call) mediaType() (media string, params map[string]string, err error) {
+	text := c.r.Header.Get("Content-Type")
+	if text == "" {
+		return "", nil, nil
+	}
+	media, params, err = mime.ParseMediaType(text)
+	switch {
+	case err != nil:
+		return "", nil, invalid(http.StatusUnsupportedMediaType, "Content-Type", "%s is no media type", printable(text))
+	case media == "application/x-www-form-urlencoded" || media == "application/octet-stream":
+		return "", nil, nil
+	case strings.HasPrefix(media, "multipart/"):
+		return media, params, nil
+	}
+	return text, params, nil
+}
+
+// headerFacts takes the facts of the header, if there are any.
+func (p *putting) headerFacts(c *call) error {
+	given := c.r.Header.Values(factsHeader)
+	if len(given) == 0 {
+		return nil
+	}
+	if len(given) > 1 {
+		return invalid(http.StatusBadRequest, factsHeader, "%s is given twice", factsHeader)
+	}
+	text := []byte(strings.TrimSpace(given[0]))
+	if len(text) > 0 && text[0] != '{' {
+		plain := strings.NewReplacer("-", "+", "_", "/", "=", "").Replace(string(text))
+		var err error
+		if text, err = base64.RawStdEncoding.DecodeString(plain); err != nil {
+			return invalid(http.StatusBadRequest, factsHeader, "%s is neither JSON nor base64 of JSON", factsHeader)
+		}
+	}
+	return p.facts(text)
+}
+
+func (p *putting) facts(text []byte) (err error) {
+	p.f, p.o, err = leafproof.ParseFacts(text)
+	return err
+}
+
+// settle completes what the facts say with the parameters, and binds them to who
+// puts: the tenant and, where he is bound to one, the run are his.
+func (p *putting) settle(c *call, q url.Values, media string) (err error) {
+	if p.o.Tenant, err = c.tenant(p.o.Tenant); err != nil {
+		return err
+	}
+	if run := c.info.Run; run != nil {
+		if p.f.RunID != "" && p.f.RunID != *run {
+			return invalid(http.StatusBadRequest, "/artifact_ref/scope/run_id", "the run is that of who asks, and need not be said")
+		}
+		p.f.RunID = *run
+	}
+	if p.o.MediaType == "" {
+		p.o.MediaType = media
+	}
+	for name, target := range map[string]*string{"records": &p.o.Records, "at": &p.o.At} {
+		if q.Has(name) && *target != "" {
+			return invalid(http.StatusBadRequest, name, "%s is said by the facts too", name)
+		}
+		if q.Has(name) {
+			*target = q.Get(name)
+		}
+	}
+	if p.o.SHA256, err = truth(q, "sha256"); err != nil {
+		return err
+	}
+	p.o.Name = q.Get("filename")
+	switch p.o.Place = cas.Placement(q.Get("place")); p.o.Place {
+	case "", cas.Auto, cas.Whole, cas.Chunked, cas.Packed:
+	default:
+		return invalid(http.StatusBadRequest, "place", "place is auto, whole, chunked or packed")
+	}
+	switch p.o.Durability = cas.Durability(q.Get("durability")); p.o.Durability {
+	case "", cas.Durable, cas.Grouped, cas.Cached:
+	default:
+		return invalid(http.StatusBadRequest, "durability", "durability is durable, batch or cache")
+	}
+	for name, target := range map[string]**string{"csv_delimiter": &p.o.CSV.Delimiter, "csv_quote": &p.o.CSV.Quote} {
+		if q.Has(name) {
+			*target = new(q.Get(name))
+		}
+	}
+	if q.Has("csv_header") {
+		header, err := truth(q, "csv_header")
+		if err != nil {
+			return err
+		}
+		p.o.CSV.Header = &header
+	}
+	p.f.Caller = c.who
+	return p.f.Check(p.o)
+}
+
+// store puts the bytes of r and publishes them, if end finds nothing wrong behind
+// them.
+func (c *call) store(p *putting, r io.Reader, end func() error) error {
+	d, err := c.s.store.Put(c.r.Context(), r, p.o)
+	if err != nil {
+		return err
+	}
+	if end != nil {
+		if err := end(); err != nil {
+			d.Discard()
+			return err
+		}
+	}
+	return c.publish(p, d)
+}
+
+// publish publishes a draft and answers with its reference. Nobody who goes away now
+// stops it: it is a matter of milliseconds.
+func (c *call) publish(p *putting, d *leafproof.Draft) error {
+	ref, err := c.s.store.Publish(context.WithoutCancel(c.r.Context()), d, p.f)
+	if err != nil {
+		return err
+	}
+	c.s.metrics.published.Inc()
+	h := c.w.Header()
+	h.Set("Location", "/v1/artifacts/"+ref.ArtifactID)
+	for _, note := range notes(d, ref) {
+		h.Add(noteHeader, note)
+	}
+	return c.json(http.StatusCreated, ref)
+}
+
+// notes are what a producer should hear of what he published.
+func notes(d *leafproof.Draft, ref manifest.ArtifactRef) (out []string) {
+	say := func(format string, args ...any) {
+		out = append(out, ascii(fmt.Sprintf(format, args...)))
+	}
+	say("records: %s", d.Chosen())
+	if n := d.Undecidable(); n > 0 {
+		say("undecidable records: %d; no query will match or rule them out", n)
+	}
+	for _, h := range d.StillHeld() {
+		say("warning: %s is declared redacted, and still has a value (record %d)", h.Path, h.Record)
+	}
+	if err := d.Unsaid(); err != nil {
+		say("warning: no signed statement says what it supersedes, beside its own manifest")
+	}
+	if s := d.Schema(); s != nil && s.Failed > 0 {
+		say("warning: %d of %d do not satisfy the schema %s", s.Failed, s.Checked, *ref.SchemaVersion)
+	}
+	return out[:min(len(out), 16)]
+}
+
+// ascii is text as a header can have it.
+func ascii(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s[:min(len(s), 512)])
+}
+
+// putParts puts the last part of a multipart body; before it may stand facts (JSON)
+// and arguments (the exact bytes of the tool call's).
+func (c *call) putParts(q url.Values, b *body, boundary string) error {
+	if boundary == "" || len(boundary) > 70 {
+		return invalid(http.StatusUnsupportedMediaType, "Content-Type", "a multipart body names its boundary")
+	}
+	parts := multipart.NewReader(b, boundary)
+	p := &putting{}
+	if err := p.headerFacts(c); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	stated := c.r.Header.Get(factsHeader) != ""
+	for {
+		part, err := parts.NextRawPart()
+		if err == io.EOF { //nolint:errorlint // a reader's end is that value
+			return invalid(http.StatusBadRequest, "content", "no part is named content")
+		}
+		if err != nil {
+			return c.badParts(err)
+		}
+		name := part.FormName()
+		if seen[name] {
+			return invalid(http.StatusBadRequest, name, "two parts are named %s", printable(name))
+		}
+		seen[name] = true
+		switch name {
+		case "facts":
+			text, err := readPart(part, maxJSON)
+			if err == nil && stated {
+				err = invalid(http.StatusBadRequest, "facts", "facts stand in a header and in a part")
+			}
+			if err == nil {
+				err = p.facts(text)
+			}
+			if err != nil {
+				return err
+			}
+		case "arguments":
+			text, err := readPart(part, maxArguments)
+			if err != nil {
+				return err
+			}
+			if p.f.Producer == nil {
+				return invalid(http.StatusBadRequest, "arguments", "the facts, which come first, name no tool whose arguments these are")
+			}
+			p.f.Producer.Arguments = text
+		case "content":
+			media := part.Header.Get("Content-Type")
+			if media == "application/octet-stream" {
+				media = ""
+			}
+			if err := p.settle(c, q, media); err != nil {
+				return err
+			}
+			if p.o.Name == "" {
+				p.o.Name = part.FileName()
+			}
+			return c.store(p, part, func() error {
+				_, err := parts.NextRawPart()
+				if err == io.EOF { //nolint:errorlint // a reader's end is that value
+					return nil
+				}
+				if err == nil {
+					return invalid(http.StatusBadRequest, "content", "content is the last part")
+				}
+				return c.badParts(err)
+			})
+		default:
+			return invalid(http.StatusBadRequest, "parts", "%s is none of the parts facts, arguments and content", printable(name))
+		}
+	}
+}
+
+// badParts is what is wrong with a multipart body, or with the connection.
+func (c *call) badParts(err error) error {
+	if c.body.err != nil {
+		return c.body.err
+	}
+	return invalid(http.StatusBadRequest, "parts", "the multipart body does not parse")
+}
+
+func readPart(part *multipart.Part, most int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(part, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = refuse(http.StatusRequestEntityTooLarge, leafproof.CodeTooLarge, leafproof.FixCall, part.FormName(), "the part has more than %d bytes", most)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = invalid(http.StatusBadRequest, part.FormName(), "the part does not end")
+	}
+	return text, err
+}
