@@ -117,6 +117,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		if err := v.announce(cmd, out); err != nil {
 			return err
 		}
+		v.o.MCP = mcpHandler(s, v.o.Log)
 		sweeps := v.sweep(ctx, s)
 		err = httpapi.New(s, v.o).Serve(ctx, v.drain, listeners...)
 		stop()
