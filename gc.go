@@ -124,7 +124,7 @@ func (s *Store) sweep(ctx context.Context, o GCOptions, rows catalogue.Catalogue
 		report.Kept = append(report.Kept, k.Error())
 	}
 	if err == nil {
-		err = book.tidy(ctx)
+		err = errors.Join(book.tidy(ctx), s.forgetUploads())
 	}
 	return err
 }

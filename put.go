@@ -66,6 +66,8 @@ type PutOptions struct {
 	// SHA256 computes the SHA-256 of the bytes in the same pass. The manifest lists
 	// it, which tools that do not know BLAKE3 need.
 	SHA256 bool
+
+	upload *cas.Upload // has the bytes already, and is what r reads from; nil: none
 }
 
 // CSV is the dialect of a CSV file, where it is known; nil fields are not.
@@ -183,6 +185,14 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 // take stores the bytes of r, in what an interrupted put has left if it has a name.
 func (s *Store) take(ctx context.Context, d *Draft, r io.Reader, o PutOptions) (cas.Info, error) {
 	place := placement(o, d.layout.Format)
+	if o.upload != nil {
+		if d.layout.Format != selector.FormatBytes || o.SHA256 { // who else looks at them
+			if _, err := io.Copy(io.Discard, r); err != nil {
+				return cas.Info{}, err
+			}
+		}
+		return d.batch.PutUpload(ctx, o.upload, place)
+	}
 	if o.Resume == "" {
 		return d.batch.PutAs(ctx, r, place, o.Durability)
 	}

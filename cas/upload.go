@@ -145,6 +145,27 @@ func (u *Upload) Synced() int64 { return u.mark.size }
 // Root is the root of the bytes that are here.
 func (u *Upload) Root() merkle.Root { return u.builder.Root() }
 
+// ReadAt implements [io.ReaderAt] for the bytes that are here, as they lie on the
+// disk: nobody has checked them since they came.
+func (u *Upload) ReadAt(p []byte, off int64) (int, error) {
+	switch {
+	case u.data == nil:
+		return 0, u.fail("read", ErrClosed)
+	case off < 0:
+		return 0, u.fail("read", fmt.Errorf("%w: offset %d", ErrRange, off))
+	case off >= u.Size():
+		return 0, io.EOF
+	}
+	want := p[:min(int64(len(p)), u.Size()-off)]
+	if err := readFullAt(u.data, want, off); err != nil {
+		return 0, u.fail("read", err)
+	}
+	if len(want) < len(p) {
+		return len(want), io.EOF
+	}
+	return len(want), nil
+}
+
 // ready returns why the upload cannot be used.
 func (u *Upload) ready(ctx context.Context) error {
 	switch {
