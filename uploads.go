@@ -246,4 +246,3 @@ func (s *Store) forgetUploads() error {
 	}
 	return err
 }
-

@@ -118,6 +118,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 			return err
 		}
 		v.o.MCP = mcpHandler(s, v.o.Log)
+		v.o.MCP = mcpHandler(s, v.o.Log)
 		sweeps := v.sweep(ctx, s)
 		err = httpapi.New(s, v.o).Serve(ctx, v.drain, listeners...)
 		stop()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"leafproof"
@@ -30,6 +31,7 @@ type call struct {
 	info    leafproof.PrincipalInfo
 	body    *body // nil: it was not looked at
 	problem leafproof.Code
+	cut     atomic.Bool // its body ends here
 }
 
 type callKey struct{}

@@ -51,6 +51,9 @@ func (b *body) Read(p []byte) (int, error) {
 		b.when = now
 		_ = b.c.control.SetReadDeadline(maxTime(b.c.begun.Add(patience+time.Duration(b.n/slowest)*time.Second), now, b.n))
 	}
+	if b.c.cut.Load() {
+		_ = b.c.control.SetReadDeadline(past)
+	}
 	n, err := b.r.Read(p)
 	b.n += int64(n)
 	switch {
@@ -71,6 +74,15 @@ func (b *body) Read(p []byte) (int, error) {
 		err = b.err
 	}
 	return n, err
+}
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
+
+// cutBody ends the body of a call, from another goroutine.
+func (c *call) cutBody() {
+	c.cut.Store(true) // before the deadline, which Read may be about to set anew
+	_ = c.control.SetReadDeadline(past)
 }
 
 // maxTime bounds how long a body that was quick until now may stand still.

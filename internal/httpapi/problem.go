@@ -19,6 +19,9 @@ type Problem struct {
 	Retryable bool             `json:"retryable"`
 	Action    leafproof.Remedy `json:"action"`
 	At        string           `json:"at,omitempty"`
+	// Of an upload that goes on elsewhere.
+	ExpectedOffset *int64 `json:"expected-offset,omitempty"`
+	ProvidedOffset *int64 `json:"provided-offset,omitempty"`
 }
 
 // problemType is the beginning of a problem's type; the code follows.
@@ -75,8 +78,12 @@ func (s *Server) problem(err error, who leafproof.Caller) Problem {
 	if text, ok := hidden[e.Code]; ok && !own && who.Principal != leafproof.Owner.Principal {
 		detail = text
 	}
-	return Problem{
+	p := Problem{
 		Type: problemType + string(e.Code), Title: http.StatusText(status), Status: status, Detail: detail,
 		Code: e.Code, Retryable: e.Retryable, Action: e.Action, At: e.At,
 	}
+	if m, ok := errors.AsType[*elsewhere](err); ok {
+		p.Type, p.ExpectedOffset, p.ProvidedOffset = mismatch, &m.expected, &m.provided
+	}
+	return p
 }

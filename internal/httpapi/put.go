@@ -79,22 +79,31 @@ func (c *call) mediaType() (media string, params map[string]string, err error) {
 	return text, params, nil
 }
 
-// headerFacts takes the facts of the header, if there are any.
-func (p *putting) headerFacts(c *call) error {
-	given := c.r.Header.Values(factsHeader)
+// headerFacts is the JSON of the facts header; nil where there is none.
+func headerFacts(given []string) ([]byte, error) {
 	if len(given) == 0 {
-		return nil
+		return nil, nil
 	}
 	if len(given) > 1 {
-		return invalid(http.StatusBadRequest, factsHeader, "%s is given twice", factsHeader)
+		return nil, invalid(http.StatusBadRequest, factsHeader, "%s is given twice", factsHeader)
 	}
 	text := []byte(strings.TrimSpace(given[0]))
-	if len(text) > 0 && text[0] != '{' {
-		plain := strings.NewReplacer("-", "+", "_", "/", "=", "").Replace(string(text))
-		var err error
-		if text, err = base64.RawStdEncoding.DecodeString(plain); err != nil {
-			return invalid(http.StatusBadRequest, factsHeader, "%s is neither JSON nor base64 of JSON", factsHeader)
-		}
+	if len(text) > 0 && text[0] == '{' {
+		return text, nil
+	}
+	plain := strings.NewReplacer("-", "+", "_", "/", "=", "").Replace(string(text))
+	text, err := base64.RawStdEncoding.DecodeString(plain)
+	if err != nil {
+		return nil, invalid(http.StatusBadRequest, factsHeader, "%s is neither JSON nor base64 of JSON", factsHeader)
+	}
+	return text, nil
+}
+
+// headerFacts takes the facts of the header, if there are any.
+func (p *putting) headerFacts(c *call) error {
+	text, err := headerFacts(c.r.Header.Values(factsHeader))
+	if err != nil || text == nil {
+		return err
 	}
 	return p.facts(text)
 }
@@ -180,13 +189,18 @@ func (c *call) publish(p *putting, d *leafproof.Draft) error {
 	if err != nil {
 		return err
 	}
+	c.published(d, ref)
+	return c.json(http.StatusCreated, ref)
+}
+
+// published says in the header of the answer what was published.
+func (c *call) published(d *leafproof.Draft, ref manifest.ArtifactRef) {
 	c.s.metrics.published.Inc()
 	h := c.w.Header()
 	h.Set("Location", "/v1/artifacts/"+ref.ArtifactID)
 	for _, note := range notes(d, ref) {
 		h.Add(noteHeader, note)
 	}
-	return c.json(http.StatusCreated, ref)
 }
 
 // notes are what a producer should hear of what he published.

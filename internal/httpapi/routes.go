@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -47,9 +48,19 @@ func (s *Server) table() []route {
 		{method: "DELETE", path: "/v1/grants/{grant}", op: "revokeGrant", handle: (*call).revoke},
 		{method: "GET", path: "/v1/names/{name}", op: "getName", handle: (*call).name},
 		{method: "PUT", path: "/v1/names/{name}", op: "setName", handle: (*call).setName},
+		{method: "POST", path: "/v1/uploads", op: "beginUpload", handle: (*call).beginUpload},
+		{method: "GET", path: "/v1/uploads/{upload}", op: "getUpload", handle: (*call).headUpload},
+		{method: "HEAD", path: "/v1/uploads/{upload}", op: "headUpload", handle: (*call).headUpload},
+		{method: "PATCH", path: "/v1/uploads/{upload}", op: "appendUpload", handle: (*call).appendUpload},
+		{method: "DELETE", path: "/v1/uploads/{upload}", op: "endUpload", handle: (*call).endUpload},
 		{method: "GET", path: "/livez", op: "live", open: true, handle: (*call).live},
 		{method: "GET", path: "/readyz", op: "ready", open: true, handle: (*call).ready},
 		{method: "GET", path: "/metrics", op: "metrics", open: true, ownerOnly: true, handle: (*call).showMetrics},
+	}
+	if s.o.MCP != nil {
+		for _, method := range []string{"GET", "POST", "DELETE"} {
+			list = append(list, route{method: method, path: "/mcp", op: "mcp" + method, handle: (*call).mcp})
+		}
 	}
 	for i := range list {
 		list[i].parts = strings.Split(list[i].path[1:], "/")
@@ -120,4 +131,18 @@ func (rt *route) named(parts []string) map[string]string {
 		}
 	}
 	return out
+}
+
+// mcp lets the server of the Model Context Protocol answer.
+func (c *call) mcp() error {
+	b, err := c.take(maxMCP)
+	if err != nil {
+		return err
+	}
+	c.r.Body = struct {
+		io.Reader
+		io.Closer
+	}{b, c.r.Body}
+	c.s.o.MCP.ServeHTTP(&c.w, c.r)
+	return nil
 }

@@ -14,7 +14,6 @@ package httpapi
 import (
 	"context"
 	"crypto/sha256"
-	"io"
 	"log/slog"
 	"net/http"
 	"sync/atomic"
@@ -56,6 +55,7 @@ type Limits struct {
 // What requests may cost whatever the options say.
 const (
 	maxJSON       = 1 << 20          // bytes of a JSON body
+	maxMCP        = 16 << 20         // bytes of a request of the Model Context Protocol
 	maxArguments  = 16 << 20         // bytes of a tool call's arguments
 	maxHeader     = 64 << 10         // bytes of a request's header
 	maxPath       = 1 << 10          // bytes of a path
@@ -80,6 +80,7 @@ type Server struct {
 	owner   [32]byte // SHA-256 of the owner's token
 	routes  []route
 	slots   slots
+	turns   turns
 	metrics *metrics
 	begun   time.Time
 	leaving atomic.Bool
@@ -100,7 +101,7 @@ func New(store *leafproof.Store, o Options) *Server {
 		o.QueryTime = defaultQuery
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
 		store: store, o: o, begun: time.Now(),
