@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -178,7 +179,10 @@ func (c *call) query(names ...string) (url.Values, error) {
 
 // page returns the parameters of a listing: where it goes on, and how much is wanted.
 func (c *call) page(q url.Values) (after int64, limit int, err error) {
-	if after, err = number(q, "cursor", 0, 0, 1<<62); err != nil {
+	if q.Get("cursor") == "" {
+		q.Del("cursor") // the beginning
+	}
+	if after, err = number(q, "cursor", 0, 0, math.MaxInt64); err != nil {
 		return 0, 0, err
 	}
 	n, err := number(q, "limit", 100, 1, 1000)

@@ -292,7 +292,7 @@ func (c *call) putParts(q url.Values, b *body, boundary string) error {
 			if p.o.Name == "" {
 				p.o.Name = part.FileName()
 			}
-			return c.store(p, part, func() error {
+			return c.store(p, &partReader{c: c, r: part}, func() error {
 				_, err := parts.NextRawPart()
 				if err == io.EOF { //nolint:errorlint // a reader's end is that value
 					return nil
@@ -306,6 +306,24 @@ func (c *call) putParts(q url.Values, b *body, boundary string) error {
 			return invalid(http.StatusBadRequest, "parts", "%s is none of the parts facts, arguments and content", printable(name))
 		}
 	}
+}
+
+// partReader reads the bytes of the last part; that the body does not go on as it must
+// is the caller's fault.
+type partReader struct {
+	c *call
+	r io.Reader
+}
+
+func (p *partReader) Read(b []byte) (int, error) {
+	n, err := p.r.Read(b)
+	if err != nil && err != io.EOF { //nolint:errorlint // a reader's end is that value
+		if p.c.body.err == nil {
+			p.c.body.err = p.c.badParts(err)
+		}
+		err = p.c.body.err
+	}
+	return n, err
 }
 
 // badParts is what is wrong with a multipart body, or with the connection.

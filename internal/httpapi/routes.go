@@ -55,6 +55,7 @@ func (s *Server) table() []route {
 		{method: "DELETE", path: "/v1/uploads/{upload}", op: "endUpload", handle: (*call).endUpload},
 		{method: "GET", path: "/livez", op: "live", open: true, handle: (*call).live},
 		{method: "GET", path: "/readyz", op: "ready", open: true, handle: (*call).ready},
+		{method: "GET", path: "/openapi.json", op: "openapi", open: true, handle: (*call).describe},
 		{method: "GET", path: "/metrics", op: "metrics", open: true, ownerOnly: true, handle: (*call).showMetrics},
 	}
 	if s.o.MCP != nil {

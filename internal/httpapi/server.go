@@ -16,6 +16,7 @@ import (
 	"crypto/sha256"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,13 +64,15 @@ const (
 	maxInline     = 1 << 20          // bytes of an artifact that stand in a JSON answer
 	headerTime    = 10 * time.Second // to send a header
 	idleTime      = 2 * time.Minute  // between two requests of a connection
-	patience      = 30 * time.Second // with a body, or a reader, that stands still
 	leftoverTime  = 2 * time.Second  // for the rest of a body that nobody wants
 	slowest       = 1 << 10          // bytes a second of a body, beyond patience
 	defaultBody   = 64 << 30
 	defaultQuery  = 30 * time.Second
 	defaultAtOnce = 256
 )
+
+// patience is how long a body, or a reader, may stand still. A test shortens it.
+var patience = 30 * time.Second
 
 // A Server answers requests about one store.
 type Server struct {
@@ -82,8 +85,10 @@ type Server struct {
 	slots   slots
 	turns   turns
 	metrics *metrics
-	begun   time.Time
-	leaving atomic.Bool
+	// description is what /openapi.json answers.
+	description func() []byte
+	begun       time.Time
+	leaving     atomic.Bool
 }
 
 // New returns a server for a store, which stays the caller's to close.
@@ -105,9 +110,10 @@ func New(store *leafproof.Store, o Options) *Server {
 	}
 	s := &Server{
 		store: store, o: o, begun: time.Now(),
-		hosts:   map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
-		origins: map[string]bool{},
-		slots:   slots{most: o.Requests, each: o.PerPrincipal, of: map[leafproof.Principal]int{}},
+		hosts:       map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
+		origins:     map[string]bool{},
+		description: sync.OnceValue(Description),
+		slots:       slots{most: o.Requests, each: o.PerPrincipal, of: map[leafproof.Principal]int{}},
 	}
 	for _, h := range o.Hosts {
 		s.hosts[canonicalHost(h)] = true

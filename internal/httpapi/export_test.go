@@ -1,0 +1,35 @@
+package httpapi
+
+import "time"
+
+// Route is one line of the table of routes.
+type Route struct {
+	Method, Path, Op string
+	Open             bool
+}
+
+// Routes are those of a server.
+func (s *Server) Routes() (out []Route) {
+	for _, rt := range s.routes {
+		out = append(out, Route{rt.method, rt.path, rt.op, rt.open})
+	}
+	return out
+}
+
+// StrictDescription refuses what is not described in answers too.
+func StrictDescription() []byte { return describe(true) }
+
+// The bounds that tests come up to.
+const (
+	MaxJSON   = maxJSON
+	MaxInline = maxInline
+	MaxRanges = maxRanges
+	MaxDepth  = maxDepth
+)
+
+// SetPatience shortens how long a body or a reader may stand still.
+func SetPatience(d time.Duration) (restore func()) {
+	old := patience
+	patience = d
+	return func() { patience = old }
+}
