@@ -66,7 +66,7 @@ var graph = map[string]row{
 		why:    "selector cuts the bytes that an io.ReaderAt gives it, and does not know who vouches for them",
 	},
 	"ref": {
-		ours:   []string{"merkle", "selector", "internal/jsonschema"},
+		ours:   []string{"merkle", "selector", "internal/flock", "internal/jsonschema"},
 		others: []string{"github.com/go-json-experiment/json"},
 		why:    "ref turns references into values through an interface: who stores, proves and allows them is behind it",
 	},
@@ -129,7 +129,7 @@ var graph = map[string]row{
 	},
 	".": {
 		ours: []string{
-			"merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector", "cas", "cas/disk",
+			"merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector", "ref", "cas", "cas/disk",
 			"internal/catalogue", "internal/flock", "internal/gate", "internal/jsonschema", "internal/keys", "internal/rootfs",
 		},
 		others: []string{"github.com/hashicorp/golang-lru/v2", "github.com/spf13/afero"},

@@ -13,6 +13,7 @@ import (
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
 	"leafproof/merkle"
+	"leafproof/ref"
 	"leafproof/selector"
 )
 
@@ -22,6 +23,15 @@ type Code string
 // The codes that this release returns.
 const (
 	CodeRefMalformed         Code = "ref_malformed"
+	CodeRefUnknownType       Code = "ref_unknown_type"
+	CodeRefLegacyShape       Code = "ref_legacy_shape"
+	CodeRefStringified       Code = "ref_stringified"
+	CodeRefDepth             Code = "ref_depth"
+	CodeRefDerivation        Code = "ref_derivation_forbidden"
+	CodeRefStalePath         Code = "ref_stale_path"
+	CodeRefAmbiguousTurn     Code = "ref_ambiguous_turn"
+	CodeRefTypeMismatch      Code = "ref_type_mismatch"
+	CodeKernelGone           Code = "kernel_generation_gone"
 	CodeRefNotFound          Code = "ref_not_found"
 	CodeRefAltered           Code = "ref_altered"
 	CodeArtifactExpired      Code = "artifact_expired"
@@ -76,8 +86,12 @@ func (e *Error) Error() string { return e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.err }
 
-// CodeOf returns the code of an error from this package, and [CodeInternal] for others.
+// CodeOf returns the code of an error from this package or from package ref, and
+// [CodeInternal] for others.
 func CodeOf(err error) Code {
+	if r, ok := errors.AsType[*ref.Error](err); ok {
+		return Wire(r).Code
+	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
 	}
@@ -86,9 +100,9 @@ func CodeOf(err error) Code {
 
 // httpStatus has the HTTP status of each code.
 var httpStatus = map[Code]int{
-	"ref_malformed": 400, "ref_unknown_type": 400, "ref_legacy_shape": 400, "ref_stringified": 400, "ref_depth": 400,
-	"ref_derivation_forbidden": 403, "ref_not_found": 404, "ref_stale_path": 409, "ref_ambiguous_turn": 409,
-	"ref_type_mismatch": 422, "kernel_generation_gone": 410,
+	CodeRefMalformed: 400, CodeRefUnknownType: 400, CodeRefLegacyShape: 400, CodeRefStringified: 400, CodeRefDepth: 400,
+	CodeRefDerivation: 403, CodeRefNotFound: 404, CodeRefStalePath: 409, CodeRefAmbiguousTurn: 409,
+	CodeRefTypeMismatch: 422, CodeKernelGone: 410,
 	CodeRefAltered: 409, CodeArtifactExpired: 410, CodeArtifactDeleted: 410,
 	CodeAccessRevoked: 403, CodeAuthorityUnavailable: 503, CodeIntegrityFailed: 502,
 	CodeCursorMalformed: 400, CodeCursorForged: 400, CodeCursorExpired: 400,
@@ -120,6 +134,21 @@ var wireTable = []struct {
 	action Remedy
 	retry  bool
 }{
+	{ref.ErrStringified, CodeRefStringified, FixCall, false},
+	{ref.ErrLegacyShape, CodeRefLegacyShape, FixCall, false},
+	{ref.ErrUnknownType, CodeRefUnknownType, FixCall, false},
+	{ref.ErrForbidden, CodeRefDerivation, FixCall, false},
+	{ref.ErrDepth, CodeRefDepth, FixCall, false},
+	{ref.ErrAmbiguousTurn, CodeRefAmbiguousTurn, FixCall, false},
+	{ref.ErrStalePath, CodeRefStalePath, Refetch, false},
+	{ref.ErrTypeMismatch, CodeRefTypeMismatch, FixCall, false},
+	{ref.ErrMalformed, CodeRefMalformed, FixCall, false},
+	{ref.ErrNotFound, CodeRefNotFound, FixCall, false},
+	{ref.ErrKernelGone, CodeKernelGone, Refetch, false},
+	{ref.ErrTooLarge, CodeTooLarge, FixCall, false},
+	{ref.ErrTranscript, CodeIntegrityFailed, Stop, false},
+	{ref.ErrEntry, CodeSelectorInvalid, FixCall, false},
+	{ref.ErrSchema, CodeSelectorInvalid, Stop, false},
 	{catalogue.ErrNotFound, CodeRefNotFound, FixCall, false},
 	{gate.ErrDenied, CodeRefNotFound, FixCall, false},
 	{gate.ErrRevoked, CodeAccessRevoked, Stop, false},
@@ -181,6 +210,9 @@ func wireError(at string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if r, ok := errors.AsType[*ref.Error](err); ok {
+		return referenceError(r)
+	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
@@ -190,6 +222,24 @@ func wireError(at string, err error) error {
 		}
 	}
 	return &Error{Code: CodeInternal, Message: message(at, err), Action: Stop, At: at, err: err}
+}
+
+// referenceError gives an error of package ref the code of its reason. Its text stays
+// as it is: a model may read it, which the texts of the store are not made for.
+func referenceError(r *ref.Error) error {
+	e := &Error{Code: CodeInternal, Action: Stop}
+	if stored, ok := errors.AsType[*Error](r.Err); ok {
+		*e = *stored
+	} else {
+		for _, row := range wireTable {
+			if errors.Is(r.Err, row.is) {
+				e.Code, e.Action, e.Retryable = row.code, row.action, row.retry
+				break
+			}
+		}
+	}
+	e.Message, e.At, e.err = r.Error(), r.At, r
+	return e
 }
 
 // Wire is an error in the form that it has on every face, whichever package of the

@@ -100,7 +100,8 @@ func (JSONQuery) Type() string { return TypeJSONQuery }
 type Pin string
 
 // Append appends a reference in its envelope, {"$ref":…}, as JSON without spaces:
-// members in the order type, seq, part, field, key, source, path, filter, pin.
+// members in the order type, seq, part, field, key, source, path, filter, pin. A filter
+// in the short form is an object, another one a string.
 func Append(dst []byte, r Ref) []byte {
 	dst = append(dst, `{"$ref":`...)
 	return append(r.appendTo(dst), '}')
@@ -129,7 +130,11 @@ func (p JSONPointer) appendTo(dst []byte) []byte {
 func (q JSONQuery) appendTo(dst []byte) []byte {
 	dst = appendSource(append(dst, `{"type":"JsonQuery"`...), q.Source)
 	dst = appendString(append(dst, `,"path":`...), q.Path)
-	dst = appendMember(dst, "filter", q.Filter)
+	if short, err := compact([]byte(q.Filter)); err == nil && short[0] == '{' {
+		dst = append(append(dst, `,"filter":`...), short...)
+	} else {
+		dst = appendMember(dst, "filter", q.Filter)
+	}
 	return append(appendMember(dst, "pin", string(q.Pin)), '}')
 }
 

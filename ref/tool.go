@@ -13,7 +13,7 @@ type ToolSpec struct {
 	// held against it. nil demands nothing.
 	Schema json.RawMessage
 	// Lazy are the top-level properties that the tool gets as a [Handle] instead of a
-	// value, where the model wrote a reference.
+	// value, where the model wrote a reference. A value that stands there in full stays.
 	Lazy []string
 }
 

@@ -40,8 +40,8 @@ type Entry struct {
 	// entry Fork: what came after that is out of the model's sight from here on, and
 	// keeps its seq.
 	Fork uint64
-	// Compact, where not 0, says that what stands before the entry Compact was taken out of the model's context.
-	// It was shown, and can be meant as before.
+	// Compact, where not 0, says that what stands before the entry Compact was taken out
+	// of the model's context. It was shown, and can be meant as before.
 	Compact uint64
 	// Shows names parts of earlier entries that were hidden, and keys, that are shown
 	// to the model from now on.
