@@ -77,7 +77,7 @@ var (
 		answers: []reply{
 			{200, "all of it, or a proof", nil, []string{"*", mediaSlice, mediaBundle, mediaBao}, []string{"ETag", "Accept-Ranges", "Repr-Digest", "Content-Digest", "Link"}},
 			{206, "the range", nil, []string{"*"}, []string{"ETag", "Accept-Ranges", "Content-Range", "Repr-Digest", "Content-Digest"}},
-			{304, "the caller has it", nil, nil, []string{"ETag"}},
+			{304, "the caller has it", nil, nil, []string{"ETag", "Accept-Ranges", "Repr-Digest"}},
 		},
 	}
 	uploading = []param{

@@ -140,8 +140,10 @@ func (s *Server) HTTP() *http.Server {
 		ReadHeaderTimeout: headerTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
-		ErrorLog:          slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn),
-		ConnContext:       withPeer,
+
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn),
+		ConnContext:                  withPeer,
 	}
 }
 
