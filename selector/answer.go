@@ -95,10 +95,12 @@ type Answer struct {
 	Completeness     Capture         `json:"capture_completeness"`
 	Basis            string          `json:"basis"`
 	Assurance        string          `json:"assurance"`
+	Indexes          []string        `json:"indexes,omitempty"` // the paths of the indexes that told which records to examine
 	Cursor           string          `json:"cursor,omitempty"`
 	Conclusion       string          `json:"conclusion"`
 	SupersededBy     []Successor     `json:"superseded_by,omitempty"` // the latest first, as far as the reader may know
 	Query            *Query          `json:"-"`                       // for Conclude: what was asked; nil for a read by position
+	through          int64           // records that are accounted for
 }
 
 // Fill copies what a scan did into the answer. Counts are those since the
@@ -116,4 +118,8 @@ func (a *Answer) Fill(s Scan) {
 	a.Returned, a.Undecidable = s.Returned, p.Undecidable
 	a.UndecidableSpans = append([]Span{}, s.Undecidable...)
 	a.Stop, a.More = s.Stop, s.More
+	a.Indexes, a.through = s.Indexes, max(s.Through, p.Examined)
+	if s.Indexed {
+		a.Basis, a.through = BasisIndex, s.Through
+	}
 }

@@ -22,7 +22,7 @@ func (a *Answer) Conclude() {
 		return
 	}
 	matched, all := a.matched(), a.Matched != nil
-	records := count(a.Examined.Records, "record")
+	searched := a.searched()
 	switch {
 	case all && a.Undecidable > 0 && matched == 0 && a.redaction() != nil:
 		a.Conclusion = a.concludeRedacted()
@@ -31,20 +31,35 @@ func (a *Answer) Conclude() {
 	case !all:
 		a.Conclusion = fmt.Sprintf("At least %s matched%s: %s. %s", count(matched, "record"), a.within(), a.stopped(), a.goOn())
 	case matched == 0 && a.Undecidable > 0:
-		a.Conclusion = fmt.Sprintf("%sno decidable record matched%s in a completed scan of %s, but %d undecidable; whether those match is not known.",
-			noConclusion, a.within(), records, a.Undecidable)
+		a.Conclusion = fmt.Sprintf("%sno decidable record matched%s in %s, but %d undecidable; whether those match is not known.",
+			noConclusion, a.within(), searched, a.Undecidable)
 	case matched == 0:
-		a.Conclusion = fmt.Sprintf("No record matched%s after a completed scan of %s; 0 undecidable.", a.within(), records)
+		a.Conclusion = fmt.Sprintf("No record matched%s after %s; 0 undecidable.", a.within(), searched)
 	case a.Undecidable > 0:
-		a.Conclusion = fmt.Sprintf("At least %s matched%s in a completed scan of %s; %d undecidable%s, so the number is not exact.",
-			count(matched, "record"), a.within(), records, a.Undecidable, a.becauseRedacted())
+		a.Conclusion = fmt.Sprintf("At least %s matched%s in %s; %d undecidable%s, so the number is not exact.",
+			count(matched, "record"), a.within(), searched, a.Undecidable, a.becauseRedacted())
 	default:
-		a.Conclusion = fmt.Sprintf("Exactly %s matched%s in a completed scan of %s; 0 undecidable.", count(matched, "record"), a.within(), records)
+		a.Conclusion = fmt.Sprintf("Exactly %s matched%s in %s; 0 undecidable.", count(matched, "record"), a.within(), searched)
 	}
 	if all && a.Stop != StopComplete {
 		a.Conclusion += fmt.Sprintf(" This page has %d of them, and there are more; the cursor goes on there.", a.Returned)
 	}
 	a.Conclusion += a.beyond()
+}
+
+// searched says how all records were accounted for.
+func (a *Answer) searched() string {
+	if a.Basis != BasisIndex {
+		return "a completed scan of " + count(a.Examined.Records, "record")
+	}
+	what := "an index"
+	if len(a.Indexes) > 0 {
+		what = "the index of " + valueText(a.Indexes[0])
+		if len(a.Indexes) > 1 {
+			what = "the indexes of " + valueText(strings.Join(a.Indexes, ", "))
+		}
+	}
+	return "a completed look-up of all " + count(a.through, "record") + " in " + what
 }
 
 // matched is what was counted, exact or so far.
@@ -82,12 +97,12 @@ func (a *Answer) stopped() string {
 	if a.Undecidable > 0 {
 		undecided = fmt.Sprintf(" (%d undecidable)", a.Undecidable)
 	}
-	return fmt.Sprintf("%s after %d of %s%s", why, a.Examined.Records, count(a.RecordsTotal, "record"), undecided)
+	return fmt.Sprintf("%s after %d of %s%s", why, a.through, count(a.RecordsTotal, "record"), undecided)
 }
 
 // goOn says what the rest may hold.
 func (a *Answer) goOn() string {
-	left := a.RecordsTotal - a.Examined.Records
+	left := a.RecordsTotal - a.through
 	if a.More == MoreYes {
 		return fmt.Sprintf("More match among the other %d; the cursor goes on there.", left)
 	}
@@ -170,9 +185,9 @@ func redacted(r *Redaction) string {
 }
 
 func (a *Answer) concludeRedacted() string {
-	whether := fmt.Sprintf("none of %s examined can be decided", count(a.Examined.Records, "record"))
-	if a.Undecidable < a.Examined.Records {
-		whether = fmt.Sprintf("not all of %s examined can be decided", count(a.Examined.Records, "record"))
+	whether := fmt.Sprintf("none of %s examined can be decided", count(a.through, "record"))
+	if a.Undecidable < a.through {
+		whether = fmt.Sprintf("not all of %s examined can be decided", count(a.through, "record"))
 	}
 	return fmt.Sprintf("%s%s, so %s%s; %d undecidable.", noConclusion, redacted(a.redaction()), whether, a.within(), a.Undecidable)
 }

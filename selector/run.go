@@ -54,7 +54,14 @@ type Scan struct {
 	Returned    int64          // records given to emit by this call
 	Ranges      []merkle.Range // record numbers examined since record 0
 	Undecidable []Span         // the first 16 undecidable records of this call
-	Counted     bool           // every record was examined: the counts are exact, also where Stop is not StopComplete
+	Counted     bool           // every record is accounted for: the counts are exact, also where Stop is not StopComplete
+	// Through is how many records are accounted for: those examined, and those that
+	// an index tells of.
+	Through int64
+	// Indexed says that an index told which records to examine, here or in front of
+	// where the call began; Indexes are the paths of those that this call used.
+	Indexed bool
+	Indexes []string
 }
 
 // A Row is a record that a [Task] returns.
@@ -91,6 +98,7 @@ type Task struct {
 
 	keys func(Layout) (keyer, error) // of another order; nil: document order
 	room int64                       // bytes for a sort; 0: sortMemory
+	use  *indexUse                   // of indexes; nil: all records are examined
 }
 
 // Run examines records from t.From on and gives the matching ones to emit; emit
@@ -133,13 +141,31 @@ func (t Task) Run(ctx context.Context, emit func(Row) error) (Scan, error) {
 	if len(t.Order) > 0 && t.keys == nil {
 		t.keys = func(l Layout) (keyer, error) { return NewKeys(l, t.Order) }
 	}
-	if t.keys != nil && emit != nil {
+	// In front of From an index may have told which records to examine.
+	r.scan.Indexed = t.use != nil || t.keys == nil && t.From.Examined < t.From.Record
+	r.scan.Indexes = t.use.paths()
+	switch {
+	case emit == nil && t.use != nil && t.use.exact:
+		err = r.tally(ctx, t)
+		r.scan.Counted = r.scan.Stop == StopComplete
+	case t.keys != nil && emit != nil && t.use != nil && t.use.walk:
+		err = r.walk(ctx, t)
+	case t.keys != nil && emit != nil:
 		err = r.ordered(ctx, t)
-	} else {
+	default:
 		err = r.document(ctx, t)
 		r.scan.Counted = r.scan.Stop == StopComplete
 	}
-	if n := r.scan.Position.Examined; n > 0 {
+	p := &r.scan.Position
+	switch {
+	case r.scan.Counted:
+		r.scan.Through = t.Map.Records()
+	case t.keys == nil || emit == nil:
+		r.scan.Through = p.Record
+	default:
+		r.scan.Through = p.Examined
+	}
+	if n := p.Examined; n > 0 && !r.scan.Indexed {
 		r.scan.Ranges = append(r.scan.Ranges, merkle.Range{Start: 0, End: n})
 	}
 	return r.scan, err
@@ -158,7 +184,7 @@ type runner struct {
 // document runs a task in document order.
 func (r *runner) document(ctx context.Context, t Task) error {
 	end := t.Map.Records()
-	if n := r.budget.MaxRecords; n > 0 && n < end-t.From.Record {
+	if n := r.budget.MaxRecords; n > 0 && n < end-t.From.Record && t.use == nil {
 		end = t.From.Record + n + 1 // the one behind the budget stops the scan
 	}
 	feed, err := newFeeder(t, end, r.emit != nil)
@@ -171,6 +197,7 @@ func (r *runner) document(ctx context.Context, t Task) error {
 				return ctx.Err()
 			}
 			if r.spent(s) {
+				r.scan.Position.Record = b.record(i)
 				r.stop(StopBudget)
 				return errStopped
 			}
@@ -180,6 +207,9 @@ func (r *runner) document(ctx context.Context, t Task) error {
 		}
 		return b.err
 	})
+	if err == nil {
+		r.scan.Position.Record = t.Map.Records()
+	}
 	return r.ended(ctx, err)
 }
 
@@ -249,6 +279,7 @@ func (r *runner) give(row Row) error {
 // record takes the next record, which a batch decided.
 func (r *runner) record(b *batch, i int) error {
 	s := b.spans[i]
+	r.scan.Position.Record = b.record(i) // those in front of it are accounted for
 	if b.outcome[i] == Matched {
 		if !r.fits(s) {
 			return errStopped

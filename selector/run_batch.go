@@ -28,19 +28,33 @@ type batch struct {
 	buf     []byte
 	base    int64 // where buf stands
 	ready   chan struct{}
+
+	records []int64 // their numbers, where they are no neighbours; nil: from first on
+	places  []int64 // of these: where each stands in buf
 }
 
-// reach is the length of what the batch spans in the source.
+// record returns the number of a record of the batch.
+func (b *batch) record(i int) int64 {
+	if b.records != nil {
+		return b.records[i]
+	}
+	return b.first + int64(i)
+}
+
+// reach is the length of what the batch spans in the source, or takes in buf.
 func (b *batch) reach() int64 {
 	if len(b.spans) == 0 {
 		return 0
+	}
+	if b.records != nil {
+		return b.places[len(b.places)-1] + b.spans[len(b.spans)-1].Len()
 	}
 	return b.spans[len(b.spans)-1].End - b.spans[0].Start
 }
 
 // row returns a record of the batch.
 func (b *batch) row(i int) Row {
-	row := Row{Record: b.first + int64(i), Span: b.spans[i]}
+	row := Row{Record: b.record(i), Span: b.spans[i]}
 	if len(b.buf) > 0 {
 		row.Bytes = b.bytes(i)
 	}
@@ -53,6 +67,9 @@ func (b *batch) row(i int) Row {
 // bytes returns a record's bytes, which were read.
 func (b *batch) bytes(i int) []byte {
 	s := b.spans[i]
+	if b.records != nil {
+		return b.buf[b.places[i] : b.places[i]+s.Len()]
+	}
 	return b.buf[s.Start-b.base : s.End-b.base]
 }
 
@@ -78,6 +95,7 @@ type feeder struct {
 	next    int64  // the number of the next record
 	size    int64  // reach of the next batch
 	free    []*batch
+	picked  *picker // takes the place of spans where only some records are examined; nil: all are
 }
 
 func newFeeder(t Task, end int64, read bool) (*feeder, error) {
@@ -87,6 +105,9 @@ func newFeeder(t Task, end int64, read bool) (*feeder, error) {
 	}
 	f := &feeder{task: t, read: read, spans: spans, next: t.From.Record, size: firstBatch}
 	f.trusted, f.trust = t.Trust.suspects()
+	if t.use != nil {
+		f.picked = t.use.picker(t)
+	}
 	return f, nil
 }
 
@@ -99,6 +120,9 @@ func (f *feeder) batch(ctx context.Context) (*batch, error) {
 		b = &batch{ready: make(chan struct{}, 1)}
 	}
 	b.first, b.spans, b.decided, b.err = f.next, b.spans[:0], 0, nil
+	if f.picked != nil {
+		return f.pick(ctx, b)
+	}
 	for len(b.spans) < batchCount {
 		if len(f.page) == 0 {
 			var err error
@@ -319,6 +343,9 @@ func (w *worker) load(b *batch, i, j int) error {
 		b.buf = make([]byte, n)
 	}
 	b.buf, b.base = b.buf[:n], b.spans[0].Start
+	if b.records != nil {
+		return w.loadPicked(b, i, j)
+	}
 	from, to := b.spans[i].Start, b.spans[j-1].End
 	return readFull(w.feed.task.Source, b.buf[from-b.base:to-b.base], from)
 }

@@ -94,7 +94,7 @@ func (r *runner) collect(ctx context.Context, t Task, s *sorter, last int64) err
 				return errStopped
 			}
 			if b.outcome[i] == Matched {
-				if err := s.add(b.key(i), b.first+int64(i), span, b.bytes(i)); err != nil {
+				if err := s.add(b.key(i), b.record(i), span, b.bytes(i)); err != nil {
 					return err
 				}
 			}

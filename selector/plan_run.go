@@ -1,0 +1,196 @@
+package selector
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+)
+
+// indexUse is how indexes serve a task.
+type indexUse struct {
+	records []int64 // those to examine, ascending: candidates, and the tails of the indexes
+	from    []KeyIndex
+
+	// Where a condition is a matter of the keys of one index alone, for every
+	// record outside its tail, its matches need not be examined: records has the tail.
+	exact bool
+	walk  bool      // the index has the matches in the order that is asked for
+	desc  bool      // with walk: from the last key on
+	runs  []rankRun // the entries of the matches, ascending
+}
+
+// rankRun is a run of an index's entries: those with the ranks from, …, to−1.
+type rankRun struct{ from, to int64 }
+
+// entries counts the entries of runs.
+func entries(runs []rankRun) (n int64) {
+	for _, r := range runs {
+		n += r.to - r.from
+	}
+	return n
+}
+
+// paths names the indexes.
+func (u *indexUse) paths() []string {
+	if u == nil {
+		return nil
+	}
+	var out []string
+	for _, x := range u.from {
+		out = append(out, x.Path().String())
+	}
+	return out
+}
+
+// picker returns the places of the records that are examined from t.From on.
+func (u *indexUse) picker(t Task) *picker {
+	i, _ := slices.BinarySearch(u.records, t.From.Record)
+	return &picker{left: u.records[i:], places: spanFinder{m: t.Map}}
+}
+
+// picker hands out single records.
+type picker struct {
+	left   []int64
+	places spanFinder
+}
+
+// pickGap is how far apart two records may be that are read at once.
+const pickGap = 4 << 10
+
+// pick is batch where only some records are examined.
+func (f *feeder) pick(ctx context.Context, b *batch) (*batch, error) {
+	b.records, b.places = slices.Grow(b.records, 1)[:0], b.places[:0]
+	p := f.picked
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for len(p.left) > 0 && len(b.spans) < batchCount {
+		rec := p.left[0]
+		s, err := p.places.span(rec)
+		if err != nil {
+			return nil, err
+		}
+		at, n := int64(0), len(b.spans)
+		if n > 0 {
+			last := b.spans[n-1]
+			at = b.places[n-1] + last.Len()
+			if gap := s.Start - last.End; gap <= pickGap {
+				at += gap
+			}
+			if at+s.Len() > f.size {
+				break
+			}
+		}
+		b.records, b.places, b.spans = append(b.records, rec), append(b.places, at), append(b.spans, s)
+		p.left = p.left[1:]
+	}
+	if len(b.spans) == 0 {
+		f.free = append(f.free, b)
+		return nil, nil
+	}
+	f.size = min(2*f.size, batchBytes)
+	return b, nil
+}
+
+// loadPicked is load for single records: near ones are read at once, with what
+// stands between them.
+func (w *worker) loadPicked(b *batch, i, j int) error {
+	for i < j {
+		k := i + 1
+		for k < j && b.spans[k].Start-b.spans[k-1].End <= pickGap {
+			k++
+		}
+		from, to := b.places[i], b.places[k-1]+b.spans[k-1].Len()
+		if err := readFull(w.feed.task.Source, b.buf[from:to], b.spans[i].Start); err != nil {
+			return err
+		}
+		i = k
+	}
+	return nil
+}
+
+// spanFinder finds the spans of single records, best in ascending order.
+type spanFinder struct {
+	m     *Map
+	index int64 // of the page in hand
+	first int64 // its first record
+	spans []Span
+	page  [mapPage]byte
+}
+
+// pagesOn is how many pages are read on before a record is searched for.
+const pagesOn = 4
+
+// span returns where a record stands.
+func (f *spanFinder) span(rec int64) (Span, error) {
+	if err := f.m.head.checkRange(rec, rec+1); err != nil {
+		return Span{}, err
+	}
+	if len(f.spans) > 0 && rec >= f.first {
+		for range pagesOn {
+			if i := rec - f.first; i < int64(len(f.spans)) {
+				return f.spans[i], nil
+			}
+			if f.index+1 >= f.m.head.pages {
+				break
+			}
+			if err := f.read(f.index + 1); err != nil {
+				return Span{}, err
+			}
+		}
+	}
+	if i := rec - f.first; len(f.spans) > 0 && i >= 0 && i < int64(len(f.spans)) {
+		return f.spans[i], nil
+	}
+	index, err := f.m.find(rec)
+	if err == nil {
+		err = f.read(index)
+	}
+	if err != nil {
+		return Span{}, err
+	}
+	if i := rec - f.first; i >= 0 && i < int64(len(f.spans)) {
+		return f.spans[i], nil
+	}
+	return Span{}, badMap((1+index)*mapPage, "record %d is on no page", rec)
+}
+
+// read takes a page in hand.
+func (f *spanFinder) read(index int64) error {
+	f.spans = f.spans[:0]
+	if err := readFull(f.m.r, f.page[:], (1+index)*mapPage); err != nil {
+		return err
+	}
+	f.index, f.first = index, int64(binary.LittleEndian.Uint64(f.page[:]))
+	c := pageChain{head: f.m.head, index: index}
+	return c.page(f.page[:], func(_ int64, s Span) bool {
+		f.spans = append(f.spans, s)
+		return true
+	})
+}
+
+// tally counts the matches by the ranks of their entries, and decides the tail.
+func (r *runner) tally(ctx context.Context, t Task) error {
+	r.scan.Position.Matched += entries(t.use.runs)
+	feed, err := newFeeder(t, t.Map.Records(), false)
+	if err != nil {
+		return r.ended(ctx, err)
+	}
+	err = feed.each(ctx, func(b *batch) error {
+		for i, s := range b.spans[:b.decided] {
+			if r.examined%64 == 0 && ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if r.spent(s) {
+				r.stop(StopBudget)
+				return errStopped
+			}
+			r.count(s, b.outcome[i])
+		}
+		return b.err
+	})
+	if r.scan.Returned = r.scan.Position.Matched; err == nil {
+		r.scan.Position.Record = t.Map.Records()
+	}
+	return r.ended(ctx, err)
+}
