@@ -33,6 +33,7 @@ func Lint(p Profile, schema []byte) []Finding {
 	if err != nil {
 		return []Finding{{Rule: "json", Says: err.Error()}}
 	}
+	defer s.release()
 	s.lint = true
 	if s.root.kind != '{' {
 		s.issue(s.root, "root-object", false, "the root must be an object that says \"type\":\"object\"")
@@ -145,6 +146,7 @@ var referenceSize = func() strictSize {
 	if err != nil {
 		panic(err)
 	}
+	defer s.release()
 	return s.size()
 }()
 
@@ -152,7 +154,7 @@ func (s *survey) lintSize() {
 	z := s.size()
 	if p := s.root.object("properties"); p != nil {
 		for _, n := range p.kids {
-			if (n.kind == '{' || n.kind == 't') && !s.offers(n) {
+			if s.takes(n) {
 				z.add(referenceSize, 1)
 			}
 		}

@@ -27,6 +27,7 @@ func (p Profile) Restore(schema, input []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.release()
 	v, err := parseTree(input, jsonschema.MaxValue)
 	if err != nil {
 		return nil, &Error{Detail: err.Error(), Err: ErrMalformed}

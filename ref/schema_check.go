@@ -82,6 +82,7 @@ func compileSchema(doc []byte, lazy []string) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.release()
 	for _, name := range lazy {
 		n := s.root.object("properties").get(name)
 		if n == nil {

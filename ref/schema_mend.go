@@ -74,16 +74,10 @@ func (s *survey) mendStrict(n *node) {
 
 func (s *survey) mendStrictObject(n, properties *node) {
 	required := n.get("required")
-	have := map[string]bool{}
-	for _, name := range required.strings(s.doc) {
-		have[name] = true
-		if properties.get(name) == nil {
-			s.issue(required, "required", false, "%q is required and no property", name)
-		}
-	}
+	s.undeclared(required, properties)
 	var missing []string
 	for i, m := range properties.names {
-		if have[m.text] {
+		if required.lists(s.doc, m.text) {
 			continue
 		}
 		missing = append(missing, string(s.doc[m.start:m.end]))
@@ -121,10 +115,19 @@ func (s *survey) mendStrictObject(n, properties *node) {
 // isType reports whether a schema names a type, alone or among others.
 func (s *survey) isType(n *node, name string) bool {
 	t := n.get("type")
-	if text, ok := t.text(s.doc); ok {
-		return text == name
+	return t.is(s.doc, name) || t.lists(s.doc, name)
+}
+
+// undeclared notes names that are required and no properties.
+func (s *survey) undeclared(required, properties *node) {
+	if !s.lint {
+		return
 	}
-	return slices.Contains(t.strings(s.doc), name)
+	for _, name := range required.strings(s.doc) {
+		if properties.get(name) == nil {
+			s.issue(required, "required", false, "%q is required and no property", name)
+		}
+	}
 }
 
 // children notes schemas that are true or false, and items that are a list, which
@@ -172,25 +175,29 @@ var geminiNeeded = map[string]bool{
 	"allOf": true, "prefixItems": true, "$ref": true, "$dynamicRef": true, "$recursiveRef": true,
 }
 
+// geminiTargets are keywords that decide what a $ref leads to. They go where there is
+// no $ref.
+var geminiTargets = map[string]bool{
+	"$schema": true, "$defs": true, "definitions": true, "$id": true, "id": true, "$anchor": true, "$dynamicAnchor": true,
+}
+
 // mendGemini drops or rewords what a function declaration does not know. What it
 // drops only narrows: the original schema judges the input in the end.
 func (s *survey) mendGemini(n *node) {
 	union := n.get("anyOf") != nil || n.get("oneOf") != nil
-	out := map[int]bool{}
+	out := s.out[:0]
 	for i, m := range n.names {
-		out[i] = s.mendGeminiMember(n, i, m.text, union)
+		out = append(out, s.mendGeminiMember(n, i, m.text, union))
 	}
+	s.out = out
 	s.children(n)
 	s.remove(n, func(i int) bool { return out[i] })
 	s.geminiType(n, union)
 	if s.isType(n, "array") && n.get("items") == nil && n.get("prefixItems") == nil {
 		s.issue(n, "items", false, "an array needs items") // "items: missing field"
 	}
-	properties := n.object("properties")
-	for _, name := range n.get("required").strings(s.doc) {
-		if properties.get(name) == nil && !union {
-			s.issue(n.get("required"), "required", false, "%q is required and no property", name) // "property is not defined"
-		}
+	if !union {
+		s.undeclared(n.get("required"), n.object("properties")) // "property is not defined"
 	}
 }
 
@@ -198,13 +205,16 @@ func (s *survey) mendGemini(n *node) {
 func (s *survey) mendGeminiMember(n *node, i int, name string, union bool) bool {
 	k := n.kids[i]
 	drop := func(why string) bool {
-		s.issue(k, "keyword", true, "%s", why)
+		if s.lint {
+			s.issue(k, "keyword", true, "%s %s", name, why)
+		}
 		return true
 	}
 	switch {
+	case geminiPlain(name) && !union:
 	case union && n != s.root && name != "anyOf" && name != "oneOf":
 		// "When using any_of, it must be the only field set."
-		return drop(name + " stands beside anyOf, which must stand alone")
+		return drop("stands beside anyOf, which must stand alone")
 	case name == "oneOf" && n != s.root:
 		if n.get("anyOf") != nil || k.kind != '[' {
 			s.issue(k, "keyword", false, "oneOf is not known")
@@ -224,23 +234,51 @@ func (s *survey) mendGeminiMember(n *node, i int, name string, union bool) bool 
 		s.geminiTypes(n, k)
 	case name == "format":
 		if f, _ := k.text(s.doc); !geminiFormats[f] {
-			return drop("only the formats enum, date-time, float, double, int32 and int64 are known")
+			return drop("must be enum, date-time, float, double, int32 or int64")
 		}
 	case name == "enum" && k.kind == '[' && slices.ContainsFunc(k.kids, func(e *node) bool { return e.kind != '"' || e.end-e.start == 2 }):
 		if n.get("type") == nil {
 			s.issue(k, "enum", false, "an enum has strings only, none of them empty")
 			return false
 		}
-		return drop("an enum has strings only, none of them empty")
+		return drop("has strings only, none of them empty")
 	case name == "properties" && k.kind == '{' && len(k.kids) == 0:
-		return drop("properties must not be empty") // "should be non-empty for OBJECT type"
-	case (name == "$defs" || name == "definitions") && len(s.refs) > 0:
-		s.issue(k, "keyword", false, "%s and $ref are not known", name)
+		return drop("must not be empty") // "should be non-empty for OBJECT type"
+	case geminiTargets[name] && s.refersInGemini():
+		s.issue(k, "keyword", false, "%s is not known, and a $ref rests on it", name)
 	case geminiNeeded[name]:
 		s.issue(k, "keyword", false, "%s is not known", name)
 	case name == "oneOf": // at the root, where it is another finding
 	case !geminiKnown[name]:
-		return drop(name + " is not known")
+		return drop("is not known")
+	}
+	return false
+}
+
+// refersInGemini reports whether a reference remains when all is dropped that
+// Gemini does not know.
+func (s *survey) refersInGemini() bool {
+	return slices.ContainsFunc(s.refs, func(ref *node) bool {
+		for k := ref; k.parent != nil; k = k.parent {
+			n := k.parent
+			if !n.schema || n.kind != '{' {
+				continue
+			}
+			name := n.names[k.at].text
+			union := n != s.root && (n.get("anyOf") != nil || n.get("oneOf") != nil)
+			if union && name != "anyOf" && name != "oneOf" || !geminiKnown[name] && !geminiNeeded[name] && name != "oneOf" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// geminiPlain are keywords that stay whatever stands behind them.
+func geminiPlain(name string) bool {
+	switch name {
+	case "description", "title", "items", "required", "nullable", "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern", "default":
+		return true
 	}
 	return false
 }

@@ -78,6 +78,7 @@ func rewrite(doc []byte, p Profile, lazy []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer s.release()
 	if err := s.offer(lazy); err != nil {
 		return nil, err
 	}
@@ -124,13 +125,29 @@ func (s *survey) offer(lazy []string) error {
 	return nil
 }
 
-// alternative lets a reference stand for a property. One that is forbidden stays
-// so.
+// alternative lets a reference stand for a property.
 func (s *survey) alternative(n *node) {
-	if n.replaced || n.kind != '{' && n.kind != 't' || s.offers(n) {
+	if n.replaced || !s.takes(n) {
 		return
 	}
-	n.wrap = "," + s.p.reference("")
+	if s.wrap == "" {
+		s.wrap = "," + s.p.reference("")
+	}
+	n.wrap = s.wrap
+}
+
+// takes reports whether a property is given a reference as an alternative. One that
+// is forbidden stays so, also where strict mode has made it nullable.
+func (s *survey) takes(n *node) bool {
+	switch n.kind {
+	case 't':
+		return true
+	case '{':
+		list := n.get("anyOf")
+		forbidden := list != nil && list.kind == '[' && len(n.names) == 1 && len(list.kids) > 0 && list.kids[0].kind == 'f'
+		return !forbidden && !s.offers(n)
+	}
+	return false
 }
 
 // offers reports whether a schema already allows a reference, as Rewrite writes
@@ -184,7 +201,8 @@ func (s *survey) alter() {
 			s.edits = append(
 				s.edits,
 				edit{start: n.start, end: n.start, order: opening, text: `{"anyOf":[`},
-				edit{start: n.end, end: n.end, order: closing, text: n.wrap + `]}`},
+				edit{start: n.end, end: n.end, order: closing, text: n.wrap},
+				edit{start: n.end, end: n.end, order: closing, text: `]}`},
 			)
 		}
 		for _, k := range n.kids {

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"leafproof/internal/jsonschema"
 )
 
 // survey is what is known of a tool's schema: where schemas stand in it and what
@@ -12,15 +14,18 @@ import (
 type survey struct {
 	doc     []byte
 	p       Profile
+	parser  *treeParser
 	root    *node
 	schemas []*node // objects that stand where a schema stands, each before what is in it
 	refs    []*node // the strings of $ref and its kin
 	legacy  bool    // a draft in which $ref hides what stands beside it
 	uris    map[*node]*url.URL
 
+	wrap         string // a comma and a reference
 	edits        []edit
 	replacements map[*node]string
 	removed      map[*node]bool
+	out          []bool // which members of a schema go
 	err          error
 
 	lint     bool
@@ -29,11 +34,13 @@ type survey struct {
 
 // newSurvey reads a schema. The error wraps ErrSchema.
 func newSurvey(doc []byte, p Profile) (*survey, error) {
-	root, err := parseSchema(doc)
+	parser := treeParsers.Get().(*treeParser)
+	root, err := parser.parse(doc, jsonschema.MaxSchema)
 	if err != nil {
-		return nil, err
+		parser.release()
+		return nil, &Error{Detail: err.Error(), Err: ErrSchema}
 	}
-	s := &survey{doc: doc, p: p, root: root}
+	s := &survey{doc: doc, p: p, root: root, parser: parser}
 	if root.kind != '{' {
 		return s, nil
 	}
@@ -49,18 +56,35 @@ func newSurvey(doc []byte, p Profile) (*survey, error) {
 	return s, nil
 }
 
-// Keywords with schemas in them: one, an array or an object of them.
-var (
-	oneSchema = map[string]bool{
-		"additionalItems": true, "additionalProperties": true, "contains": true, "contentSchema": true, "else": true, "if": true,
-		"items": true, "not": true, "propertyNames": true, "then": true, "unevaluatedItems": true, "unevaluatedProperties": true,
-	}
-	manySchemas  = map[string]bool{"allOf": true, "anyOf": true, "items": true, "oneOf": true, "prefixItems": true}
-	namedSchemas = map[string]bool{
-		"$defs": true, "definitions": true, "dependencies": true, "dependentSchemas": true, "patternProperties": true, "properties": true,
-	}
-	referring = map[string]bool{"$ref": true, "$dynamicRef": true, "$recursiveRef": true}
+// release ends the use of a survey and of its nodes.
+func (s *survey) release() { s.parser.release() }
+
+// What stands behind a keyword.
+const (
+	isValue     = iota
+	isSchema    // one
+	isSchemas   // an array of them
+	isEither    // one or an array of them
+	isNamed     // an object of them
+	isReference // to one
 )
+
+func behind(keyword string) int {
+	switch keyword {
+	case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
+		return isNamed
+	case "additionalProperties", "unevaluatedProperties", "propertyNames", "additionalItems", "unevaluatedItems", "contains",
+		"contentSchema", "not", "if", "then", "else":
+		return isSchema
+	case "items":
+		return isEither
+	case "allOf", "anyOf", "oneOf", "prefixItems":
+		return isSchemas
+	case "$ref", "$dynamicRef", "$recursiveRef":
+		return isReference
+	}
+	return isValue
+}
 
 // walk notes a schema and the schemas in it.
 func (s *survey) walk(n, resource *node) {
@@ -74,15 +98,15 @@ func (s *survey) walk(n, resource *node) {
 	n.resource = resource
 	s.schemas = append(s.schemas, n)
 	for i, kid := range n.kids {
-		name := n.names[i].text
-		switch {
-		case referring[name] && kid.kind == '"':
+		switch kind := behind(n.names[i].text); {
+		case kind == isValue:
+		case kind == isReference && kid.kind == '"':
 			s.refs = append(s.refs, kid)
-		case namedSchemas[name] && kid.kind == '{', manySchemas[name] && kid.kind == '[':
+		case kind == isNamed && kid.kind == '{', (kind == isSchemas || kind == isEither) && kid.kind == '[':
 			for _, sub := range kid.kids {
 				s.walk(sub, resource)
 			}
-		case oneSchema[name]:
+		case kind == isSchema || kind == isEither:
 			s.walk(kid, resource)
 		}
 	}
@@ -248,15 +272,8 @@ func (s *survey) acceptsNull(n *node, depth int) bool {
 	if depth > maxSchemaDepth {
 		return false
 	}
-	if t := n.get("type"); t != nil {
-		name, _ := t.text(s.doc)
-		ok := name == "null"
-		for _, name := range t.strings(s.doc) {
-			ok = ok || name == "null"
-		}
-		if !ok {
-			return false
-		}
+	if t := n.get("type"); t != nil && !s.isType(n, "null") {
+		return false
 	}
 	if c := n.get("const"); c != nil && c.kind != 'n' {
 		return false
@@ -310,7 +327,7 @@ func (s *survey) issue(n *node, rule string, mended bool, format string, args ..
 
 // remove takes members out of an object.
 func (s *survey) remove(n *node, out func(i int) bool) {
-	leading := true
+	leading := true // nothing stays before
 	for i := range n.names {
 		if !out(i) {
 			leading = false

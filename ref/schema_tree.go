@@ -2,15 +2,15 @@ package ref
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"leafproof/internal/jsonschema"
 )
 
 // maxSchemaDepth is how deep arrays and objects of a tool's schema may nest.
@@ -20,17 +20,15 @@ const maxSchemaDepth = 128
 // changed in a few places and keep every other byte.
 type node struct {
 	kind       byte // as of jsontext: { [ " 0 t f n
+	schema     bool // stands where a schema stands
+	replaced   bool // by another text
+	at         int  // which child of its parent it is
 	start, end int
 	parent     *node
-	at         int      // which child of its parent it is
 	names      []member // of an object, parallel to kids
 	kids       []*node  // members or elements
-
-	// What the rewriter notes.
-	schema   bool   // stands where a schema stands
-	resource *node  // the schema whose $id it is read under
-	wrap     string // what stands behind it as alternatives: ,B,C
-	replaced bool   // by another text
+	resource   *node    // the schema whose $id it is read under
+	wrap       string   // what stands behind it as alternatives: ,B,C
 }
 
 // member is the name of a member.
@@ -41,90 +39,177 @@ type member struct {
 
 // parseTree reads a document strictly: no name stands twice, strings are valid
 // Unicode.
-func parseTree(doc []byte, most int) (*node, error) {
+func parseTree(doc []byte, most int) (*node, error) { return new(treeParser).parse(doc, most) }
+
+func (p *treeParser) parse(doc []byte, most int) (*node, error) {
 	if len(doc) > most {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(doc), most)
 	}
-	p := treeParser{d: jsontext.NewDecoder(bytes.NewBuffer(doc))}
-	n, err := p.value()
-	if err == nil {
-		if _, err = p.d.ReadToken(); err == io.EOF {
-			return n, nil
-		}
-		if err == nil {
-			err = fmt.Errorf("something follows the value")
-		}
+	if !jsontext.Value(doc).IsValid() {
+		return nil, invalid(doc)
 	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return nil, err
-}
-
-// parseSchema is parseTree of a schema.
-func parseSchema(doc []byte) (*node, error) {
-	n, err := parseTree(doc, jsonschema.MaxSchema)
-	if err != nil {
-		return nil, &Error{Detail: err.Error(), Err: ErrSchema}
-	}
-	return n, nil
-}
-
-type treeParser struct {
-	d    *jsontext.Decoder
-	slab []node
-}
-
-func (p *treeParser) new() *node {
-	if len(p.slab) == cap(p.slab) {
-		p.slab = make([]node, 0, 64)
-	}
-	p.slab = p.slab[:len(p.slab)+1]
-	return &p.slab[len(p.slab)-1]
-}
-
-func (p *treeParser) value() (*node, error) {
-	n := p.new()
-	n.kind = byte(p.d.PeekKind())
-	if n.kind != '{' && n.kind != '[' {
-		raw, err := p.d.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		n.end = int(p.d.InputOffset())
-		n.start = n.end - len(raw)
-		return n, nil
-	}
-	if _, err := p.d.ReadToken(); err != nil {
-		return nil, err
-	}
-	if p.d.StackDepth() > maxSchemaDepth {
+	p.doc, p.at = string(doc), 0
+	p.space()
+	n := p.value(0)
+	if n == nil {
 		return nil, fmt.Errorf("more than %d levels", maxSchemaDepth)
 	}
-	n.start = int(p.d.InputOffset()) - 1
-	for k := p.d.PeekKind(); k != '}' && k != ']'; k = p.d.PeekKind() {
-		if n.kind == '{' {
-			raw, err := p.d.ReadValue()
-			if err != nil {
-				return nil, err
-			}
-			m := member{end: int(p.d.InputOffset())}
-			m.start = m.end - len(raw)
-			m.text = unquoted(raw)
-			n.names = append(n.names, m)
-		}
-		kid, err := p.value()
-		if err != nil {
-			return nil, err
-		}
-		kid.parent, kid.at = n, len(n.kids)
-		n.kids = append(n.kids, kid)
-	}
-	if _, err := p.d.ReadToken(); err != nil {
-		return nil, err
-	}
-	n.end = int(p.d.InputOffset())
 	return n, nil
+}
+
+// invalid says why a document is not valid.
+func invalid(doc []byte) error {
+	d := jsontext.NewDecoder(bytes.NewReader(doc))
+	err := d.SkipValue()
+	if err == nil {
+		_, err = d.ReadToken()
+	}
+	switch err {
+	case nil:
+		return errors.New("something follows the value")
+	case io.EOF:
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// treeParser makes few allocations: nodes, names and children are cut from larger
+// pieces, and names are parts of one copy of the document.
+type treeParser struct {
+	doc   string
+	at    int // where it reads
+	nodes []node
+	kids  []*node  // of the containers that are open
+	names []member // of them
+	cutK  []*node
+	cutN  []member
+}
+
+// treeParsers are kept for schemas, which come by the hundred.
+var treeParsers = sync.Pool{New: func() any { return new(treeParser) }}
+
+// release lets the memory be used again. No node of the parser may be used then.
+func (p *treeParser) release() {
+	const most = 1 << 14 // values; more are not kept
+	if cap(p.nodes) > most || cap(p.cutK) > most || cap(p.cutN) > most {
+		return
+	}
+	clear(p.nodes)
+	clear(p.cutK)
+	clear(p.cutN)
+	clear(p.kids[:cap(p.kids)])
+	clear(p.names[:cap(p.names)])
+	*p = treeParser{nodes: p.nodes[:0], kids: p.kids[:0], names: p.names[:0], cutK: p.cutK[:0], cutN: p.cutN[:0]}
+	treeParsers.Put(p)
+}
+
+// piece is how many values a document is expected to have at most.
+func (p *treeParser) piece() int { return max(64, min(len(p.doc)/8, 4096)) }
+
+func (p *treeParser) new() *node {
+	if len(p.nodes) == cap(p.nodes) {
+		p.nodes = make([]node, 0, p.piece())
+	}
+	p.nodes = p.nodes[:len(p.nodes)+1]
+	return &p.nodes[len(p.nodes)-1]
+}
+
+// cut copies items to their place.
+func cut[T any](from *[]T, items []T, piece int) []T {
+	if len(items) == 0 {
+		return nil
+	}
+	if cap(*from)-len(*from) < len(items) {
+		*from = make([]T, 0, max(piece, len(items)))
+	}
+	at := len(*from)
+	*from = append(*from, items...)
+	return (*from)[at:len(*from):len(*from)]
+}
+
+// unquoted is the text of a string that stands at a place.
+func (p *treeParser) unquoted(start, end int) string {
+	if s := p.doc[start+1 : end-1]; strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	return unquoted([]byte(p.doc[start:end]))
+}
+
+// value reads the value that begins here, of a document that is known to be valid;
+// nil where it is too deep.
+func (p *treeParser) value(depth int) *node {
+	n := p.new()
+	n.start, n.kind = p.at, p.doc[p.at]
+	switch n.kind {
+	case '"':
+		p.text()
+	case '{', '[':
+		if depth == maxSchemaDepth || !p.container(n, depth) {
+			return nil
+		}
+	case 't', 'n':
+		p.at += 4
+	case 'f':
+		p.at += 5
+	default:
+		n.kind = '0'
+		for p.at < len(p.doc) && strings.IndexByte("+-.0123456789Ee", p.doc[p.at]) >= 0 {
+			p.at++
+		}
+	}
+	n.end = p.at
+	return n
+}
+
+// container reads what is in an object or array.
+func (p *treeParser) container(n *node, depth int) bool {
+	kids, names := len(p.kids), len(p.names)
+	p.at++
+	for p.space(); p.doc[p.at] != '}' && p.doc[p.at] != ']'; p.space() {
+		if p.doc[p.at] == ',' {
+			p.at++
+			p.space()
+		}
+		if n.kind == '{' {
+			m := member{start: p.at}
+			p.text()
+			m.end = p.at
+			m.text = p.unquoted(m.start, m.end)
+			p.names = append(p.names, m)
+			p.space()
+			p.at++ // the colon
+			p.space()
+		}
+		kid := p.value(depth + 1)
+		if kid == nil {
+			return false
+		}
+		kid.parent, kid.at = n, len(p.kids)-kids
+		p.kids = append(p.kids, kid)
+	}
+	p.at++
+	n.kids, n.names = cut(&p.cutK, p.kids[kids:], p.piece()), cut(&p.cutN, p.names[names:], p.piece())
+	p.kids, p.names = p.kids[:kids], p.names[:names]
+	return true
+}
+
+func (p *treeParser) space() {
+	for p.at < len(p.doc) && (p.doc[p.at] == ' ' || p.doc[p.at] == '\n' || p.doc[p.at] == '\t' || p.doc[p.at] == '\r') {
+		p.at++
+	}
+}
+
+// text steps over a string.
+func (p *treeParser) text() {
+	for p.at++; ; p.at++ {
+		switch p.doc[p.at] {
+		case '\\':
+			p.at++
+		case '"':
+			p.at++
+			return
+		}
+	}
 }
 
 // unquoted is the text of a JSON string that is known to be one.
@@ -189,6 +274,30 @@ func (n *node) strings(doc []byte) []string {
 		}
 	}
 	return out
+}
+
+// is reports whether a value is a string with a text.
+func (n *node) is(doc []byte, text string) bool {
+	if n == nil || n.kind != '"' {
+		return false
+	}
+	if raw := doc[n.start+1 : n.end-1]; bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw) == text
+	}
+	return unquoted(doc[n.start:n.end]) == text
+}
+
+// lists reports whether an array has a string with a text.
+func (n *node) lists(doc []byte, text string) bool {
+	if n == nil || n.kind != '[' {
+		return false
+	}
+	for _, k := range n.kids {
+		if k.is(doc, text) {
+			return true
+		}
+	}
+	return false
 }
 
 // raw is a value as it stands.
