@@ -3,6 +3,7 @@ package leafproof
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -120,10 +121,11 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 		return nil, wireError(id, err)
 	}
 	binding := s.binding(who, a, answer)
-	task.From, err = s.from(ctx, q, binding)
+	task.From, binding.Indexed, err = s.from(ctx, q, binding)
 	if err != nil {
 		return nil, wireError("", err)
 	}
+	task.Whole = q.Cursor != "" && !binding.Indexed
 	receipt, err := a.recorder(ctx, q.Receipt)
 	if err != nil {
 		return nil, wireError(id, err)
@@ -176,6 +178,7 @@ func (s *Store) Query(ctx context.Context, who Caller, id string, q Query, emit 
 		if err != nil {
 			return nil, wireError(id, err)
 		}
+		binding.Indexed = scan.Indexed
 		answer.Cursor = selector.SealCursor(s.cursorKey, s.id[:8], binding, scan.Position, now.Add(cursorLife))
 	}
 	answer.Conclude()
@@ -338,22 +341,30 @@ func (s *Store) binding(who Caller, a *artifact, answer *selector.Answer) select
 	}
 }
 
-// from is where the scan of a query begins.
-func (s *Store) from(ctx context.Context, q Query, b selector.Binding) (selector.Position, error) {
+// from is where the scan of a query begins, and whether an index told which
+// records were examined in front of it.
+func (s *Store) from(ctx context.Context, q Query, b selector.Binding) (at selector.Position, indexed bool, err error) {
 	if q.Cursor == "" {
-		return selector.Position{}, nil
+		return at, false, nil
 	}
 	if other, err := selector.CursorKeyedByOther(q.Cursor, s.id[:8]); err != nil || other {
 		if err == nil {
 			err = selector.ErrCursorStore
 		}
-		return selector.Position{}, err
+		return at, false, err
 	}
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {
-		return selector.Position{}, err
+		return at, false, err
 	}
-	return selector.OpenCursor(s.cursorKey, b, now, q.Cursor)
+	if at, err = selector.OpenCursor(s.cursorKey, b, now, q.Cursor); !errors.Is(err, selector.ErrCursorQuery) {
+		return at, false, err
+	}
+	b.Indexed = true
+	if there, indexedErr := selector.OpenCursor(s.cursorKey, b, now, q.Cursor); indexedErr == nil {
+		return there, true, nil
+	}
+	return at, false, err
 }
 
 // answer begins an answer with what the manifest says.

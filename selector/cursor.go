@@ -16,6 +16,16 @@ type Binding struct {
 	Store, Principal, Tenant, Run string
 	ArtifactID, ManifestID        string
 	QID, Order                    string
+	Indexed                       bool // an index told which records to examine
+}
+
+// asked is what a cursor's query tag is over: what was examined so far, with an
+// index or without, is not the same.
+func (b Binding) asked() []string {
+	if b.Indexed {
+		return []string{b.QID, b.Order, BasisIndex}
+	}
+	return []string{b.QID, b.Order}
 }
 
 // The layout of a cursor before base64url, integers big-endian:
@@ -65,7 +75,7 @@ func (b Binding) tags() []bindingTag {
 		{"store", []string{b.Store}, ErrCursorStore, "it was made by another store"},
 		{"scope", []string{b.Principal, b.Tenant, b.Run}, ErrCursorScope, "it was made for another principal, tenant or run"},
 		{"snapshot", []string{b.ArtifactID, b.ManifestID}, ErrCursorSnapshot, "it was made for another artifact or manifest"},
-		{"query", []string{b.QID, b.Order}, ErrCursorQuery, "it was made for another query or order"},
+		{"query", b.asked(), ErrCursorQuery, "it was made for another query or order"},
 		{"engine", []string{EngineVersion}, ErrCursorQuery, "it was made under other query semantics"},
 	}
 }

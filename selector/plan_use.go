@@ -43,7 +43,7 @@ const (
 func (t *Task) Consult(ctx context.Context, indexes []KeyIndex, rows bool) error {
 	t.use = nil
 	c := consulting{ctx: ctx, t: t, indexes: indexes, all: t.Map.Records()}
-	if len(indexes) == 0 || c.all == 0 {
+	if t.Whole || len(indexes) == 0 || c.all == 0 {
 		return nil
 	}
 	use, err := c.best(rows)

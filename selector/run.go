@@ -94,6 +94,7 @@ type Task struct {
 	From    Position
 	Budget  Budget
 	Workers int   // records are decided by so many goroutines; 0: one a core, at most 16
+	Whole   bool  // every record is examined, whatever indexes there are
 	Spill   Spill // where another order than the document's finds room; nil: it has a few MiB
 
 	keys func(Layout) (keyer, error) // of another order; nil: document order
