@@ -80,6 +80,9 @@ func isAttributes(s string) bool {
 	return len(s) < 1024 && strings.Contains(s, `seq="`) && attributes.MatchString(s)
 }
 
+// begun is how an envelope begins that is then not well written.
+var begun = regexp.MustCompile(`^\{\s*"(\$|\\u0024)ref"\s*:\s*[{"]`)
+
 // isStringified reports a string that holds an envelope, or a string that does.
 func isStringified(s string) bool {
 	for range 4 {
@@ -87,7 +90,7 @@ func isStringified(s string) bool {
 		switch {
 		case strings.HasPrefix(s, "{"):
 			_, is, err := Detect([]byte(s))
-			return is || err != nil
+			return is || err != nil && begun.MatchString(s)
 		case strings.HasPrefix(s, `"`):
 			inner, err := text([]byte(s))
 			if err != nil {
