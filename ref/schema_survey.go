@@ -40,7 +40,7 @@ func newSurvey(doc []byte, p Profile) (*survey, error) {
 		parser.release()
 		return nil, &Error{Detail: err.Error(), Err: ErrSchema}
 	}
-	s := &survey{doc: doc, p: p, root: root, parser: parser}
+	s := &survey{doc: doc, p: p, root: root, parser: parser, schemas: parser.schemas, edits: parser.edits}
 	if root.kind != '{' {
 		return s, nil
 	}
@@ -57,7 +57,10 @@ func newSurvey(doc []byte, p Profile) (*survey, error) {
 }
 
 // release ends the use of a survey and of its nodes.
-func (s *survey) release() { s.parser.release() }
+func (s *survey) release() {
+	s.parser.schemas, s.parser.edits = s.schemas, s.edits
+	s.parser.release()
+}
 
 // What stands behind a keyword.
 const (

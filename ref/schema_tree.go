@@ -83,6 +83,9 @@ type treeParser struct {
 	names []member // of them
 	cutK  []*node
 	cutN  []member
+
+	schemas []*node // room for a survey
+	edits   []edit
 }
 
 // treeParsers are kept for schemas, which come by the hundred.
@@ -99,7 +102,12 @@ func (p *treeParser) release() {
 	clear(p.cutN)
 	clear(p.kids[:cap(p.kids)])
 	clear(p.names[:cap(p.names)])
-	*p = treeParser{nodes: p.nodes[:0], kids: p.kids[:0], names: p.names[:0], cutK: p.cutK[:0], cutN: p.cutN[:0]}
+	clear(p.schemas)
+	clear(p.edits)
+	*p = treeParser{
+		nodes: p.nodes[:0], kids: p.kids[:0], names: p.names[:0], cutK: p.cutK[:0], cutN: p.cutN[:0],
+		schemas: p.schemas[:0], edits: p.edits[:0],
+	}
 	treeParsers.Put(p)
 }
 
