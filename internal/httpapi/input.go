@@ -80,8 +80,11 @@ func (b *body) Read(p []byte) (int, error) {
 // past is a deadline that is over.
 var past = time.Unix(1, 0)
 
-// cutBody ends the body of a call, from another goroutine.
+// cutBody ends the body of a call that is under way, from another goroutine.
 func (c *call) cutBody() {
+	if c.r.Body == http.NoBody {
+		return
+	}
 	c.cut.Store(true) // before the deadline, which Read may be about to set anew
 	_ = c.control.SetReadDeadline(past)
 }

@@ -182,7 +182,7 @@ var operations = map[string]operation{
 	"beginUpload": {
 		tag: "uploads", summary: "Begin an upload", params: append(uploading[:2:2], putting_...), bodies: []string{"*"},
 		more:    "draft-ietf-httpbis-resumable-upload. The body, if there is one, has the first bytes. Its media type, unless application/partial-upload, is the artifact's.",
-		answers: []reply{{201, "the upload; with Upload-Complete: ?1 the ArtifactRef", beginning{}, nil, []string{"Location", uploadOffset, uploadComplete, uploadLimit}}},
+		answers: []reply{{201, "the upload; with Upload-Complete: ?1 the ArtifactRef", beginning{}, nil, []string{"Location", noteHeader, uploadOffset, uploadComplete, uploadLimit}}},
 	},
 	"getUpload": {
 		tag: "uploads", summary: "How far an upload came",

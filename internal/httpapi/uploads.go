@@ -334,8 +334,10 @@ func (t *turns) take(c *call, key string) (leave func(), err error) {
 				close(mine.done)
 			}, nil
 		}
+		// What came of its body is kept. The lock keeps it from ending meanwhile: the
+		// connection's next request is another one.
+		old.c.cutBody()
 		t.mu.Unlock()
-		old.c.cutBody() // what came of it is kept
 		select {
 		case <-old.done:
 		case <-c.r.Context().Done():
