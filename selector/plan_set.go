@@ -129,7 +129,7 @@ func breadth(a, b keySet) int {
 	rank := func(s keySet) (n int) {
 		for _, r := range s {
 			switch {
-			case bytes.Equal(r.To, behind(r.From)) && len(r.From) > 1:
+			case bytes.Equal(r.To, behind(r.From)):
 				n++
 			case len(r.From) > 1 || len(r.To) > 1:
 				n += 1 << 10
