@@ -181,7 +181,9 @@ func TestCase7RecipesAreLazy(t *testing.T) {
 	if len(open) != 148 {
 		t.Fatalf("%d rows", len(open))
 	}
-	m := r.put(doc, ref.New{CallID: "call_1", Tool: "export", MediaType: "application/json"})
+	m := r.put(doc, ref.New{
+		CallID: "call_1", Tool: "export", MediaType: "application/json", Facts: []byte(`{"records":{"format":"json","pointer":"/items"}}`),
+	})
 	seq := r.blob(m)
 	rows := r.query(at(seq, ""), m.ArtifactID, "/items", openFilter)
 	if n := r.source.stats + r.source.reads + r.source.queries; n != 0 {

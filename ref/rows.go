@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"io"
 	"slices"
+	"sync"
 	"time"
 
 	"leafproof/merkle"
@@ -83,11 +84,13 @@ func (r *Resolver) look(ctx context.Context, doc []byte, of *selector.Answer, q 
 	answer.Selector = asked.Normalised(task.Layout)
 	answer.QID, answer.Query, answer.Order = asked.QID(task.Layout), asked, selector.OrderText(asked.Order)
 	answer.Basis, answer.RecordsTotal = selector.BasisScan, total
-	binding := selector.Binding{
-		ArtifactID: answer.ArtifactID, ManifestID: merkle.Sum(doc).String(), QID: answer.QID, Order: answer.Order,
-	}
+	binding := sync.OnceValue(func() selector.Binding { // to hash it takes as long as to look through it
+		return selector.Binding{
+			ArtifactID: answer.ArtifactID, ManifestID: merkle.Sum(doc).String(), QID: answer.QID, Order: answer.Order,
+		}
+	})
 	if q.Cursor != "" {
-		if task.From, err = selector.OpenCursor(r.key, binding, time.Now(), q.Cursor); err != nil {
+		if task.From, err = selector.OpenCursor(r.key, binding(), time.Now(), q.Cursor); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +110,7 @@ func (r *Resolver) look(ctx context.Context, doc []byte, of *selector.Answer, q 
 	answer.Fill(scan)
 	more := (scan.Stop == selector.StopPageLimit || scan.Stop == selector.StopByteLimit) && scan.More != selector.MoreNo
 	if more && !q.Count && (len(task.Order) == 0 || scan.Returned > 0) {
-		answer.Cursor = selector.SealCursor(r.key, cursorName, binding, scan.Position, time.Now().Add(cursorLife))
+		answer.Cursor = selector.SealCursor(r.key, cursorName, binding(), scan.Position, time.Now().Add(cursorLife))
 	}
 	answer.Conclude()
 	return answer, nil

@@ -48,7 +48,11 @@ func (r *Resolver) read(ctx context.Context, p *place, most int64, encoded bool)
 		}
 		return v, nil, err
 	case p.derived:
-		return r.document(ctx, p, p.path, most)
+		v, answer, err := r.document(ctx, p, p.path, most)
+		if err == nil && !isJSON(v) {
+			err = fail(ErrTypeMismatch, "what stands at the path is no JSON value")
+		}
+		return v, answer, err
 	}
 	return r.whole(ctx, p, most, encoded)
 }
@@ -68,15 +72,14 @@ func pointed(ctx context.Context, doc []byte, path string) ([]byte, error) {
 // document reads the value at a pointer of an artifact.
 func (r *Resolver) document(ctx context.Context, p *place, path string, most int64) ([]byte, *selector.Answer, error) {
 	out := bounded{most: most + 1} // a newline comes behind it
+	if p.info != nil && p.info.Size <= most {
+		out.Grow(int(p.info.Size) + bytes.MinRead)
+	}
 	answer, err := r.source.Read(ctx, p.id, Selection{Pointer: &path}, &out)
 	if err != nil {
 		return nil, nil, err
 	}
-	v := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
-	if !isJSON(v) {
-		return nil, nil, fail(ErrTypeMismatch, "what stands at the path is no JSON value")
-	}
-	return v, answer, nil
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), answer, nil
 }
 
 // whole reads all of an artifact: JSON as the value that it is, text as a string. Other
@@ -90,6 +93,7 @@ func (r *Resolver) whole(ctx context.Context, p *place, most int64, encoded bool
 		return nil, nil, tooLarge(most)
 	}
 	out := bounded{most: most}
+	out.Grow(int(info.Size))
 	answer, err := r.source.Read(ctx, p.id, Selection{}, &out)
 	if err != nil {
 		return nil, nil, err
