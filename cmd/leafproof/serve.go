@@ -110,7 +110,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 	}
 	v.o.Log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	return withStore(cmd, func(s *leafproof.Store) error {
-		listeners, err := v.listen(&out)
+		doors, err := v.listen(&out)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 		v.o.MCP = mcpHandler(s, v.o.Log)
 		v.o.MCP = mcpHandler(s, v.o.Log)
 		sweeps := v.sweep(ctx, s)
-		err = httpapi.New(s, v.o).Serve(ctx, v.drain, listeners...)
+		err = httpapi.New(s, v.o).Serve(ctx, v.drain, doors...)
 		stop()
 		<-sweeps
 		return err
@@ -212,38 +212,37 @@ func readOwnerToken(name string) (string, error) {
 }
 
 // listen opens what was asked for.
-func (v *serving) listen(out *started) (list []net.Listener, err error) {
+func (v *serving) listen(out *started) (doors []httpapi.Door, err error) {
 	defer func() {
 		if err != nil {
-			for _, l := range list {
-				l.Close()
+			for _, d := range doors {
+				d.Close()
 			}
 		}
 	}()
 	if v.http != "" {
+		var config *tls.Config
+		scheme := "http://"
+		if v.cert != "" {
+			scheme = "https://"
+			if config, err = v.tls(); err != nil {
+				return nil, err
+			}
+		}
 		l, err := net.Listen("tcp", v.http)
 		if err != nil {
 			return nil, err
 		}
-		out.HTTP = "http://" + l.Addr().String()
-		if v.cert != "" {
-			config, err := v.tls()
-			if err != nil {
-				l.Close()
-				return nil, err
-			}
-			l, out.HTTP = tls.NewListener(l, config), "https://"+l.Addr().String()
-		}
-		list = append(list, l)
+		doors, out.HTTP = append(doors, httpapi.Door{Listener: l, TLS: config}), scheme+l.Addr().String()
 	}
 	if v.socket != "" {
 		l, err := httpapi.ListenSocket(v.socket)
 		if err != nil {
-			return list, err
+			return doors, err
 		}
-		list, out.Socket = append(list, l), v.socket
+		doors, out.Socket = append(doors, httpapi.Door{Listener: l}), v.socket
 	}
-	return list, nil
+	return doors, nil
 }
 
 // tls is how connections are encrypted, and whose certificates name a principal.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -15,18 +16,29 @@ import (
 // accepted.
 const maxConnections = 1024
 
-// Serve answers requests that come over some listeners until ctx ends. Then /readyz
+// Door is where connections come in.
+type Door struct {
+	net.Listener
+	TLS *tls.Config // nil: they are not encrypted
+}
+
+// Serve answers requests that come through some doors until ctx ends. Then /readyz
 // says so, no connection is taken any more, and requests that are under way have so
-// long to end; what was acknowledged until then is stored. It closes the listeners.
-func (s *Server) Serve(ctx context.Context, drain time.Duration, listeners ...net.Listener) error {
+// long to end; what was acknowledged until then is stored. It closes the
+// doors.
+func (s *Server) Serve(ctx context.Context, drain time.Duration, doors ...Door) error {
 	base, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	server := s.HTTP()
 	server.BaseContext = func(net.Listener) context.Context { return base }
 	room := make(chan struct{}, maxConnections)
-	failed := make(chan error, len(listeners))
-	for _, l := range listeners {
-		go func() { failed <- server.Serve(&bounded{Listener: l, room: room, done: base.Done()}) }()
+	failed := make(chan error, len(doors))
+	for _, d := range doors {
+		var l net.Listener = &bounded{Listener: d.Listener, room: room, done: base.Done()}
+		if d.TLS != nil {
+			l = tls.NewListener(l, d.TLS) // outermost: the server looks for it
+		}
+		go func() { failed <- server.Serve(l) }()
 	}
 	var err error
 	ended := 0
@@ -43,7 +55,7 @@ func (s *Server) Serve(ctx context.Context, drain time.Duration, listeners ...ne
 		err = errors.Join(err, fmt.Errorf("requests were cut after %v: %w", drain, shutErr), server.Close())
 	}
 	cancel()
-	for range len(listeners) - ended {
+	for range len(doors) - ended {
 		if e := <-failed; !errors.Is(e, http.ErrServerClosed) {
 			err = errors.Join(err, e)
 		}
