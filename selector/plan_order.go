@@ -93,7 +93,19 @@ func (u *indexUse) group(ctx context.Context, key []byte) (lo, hi int64, err err
 	if lo, err = u.from[0].Rank(ctx, s[0].From); err == nil {
 		hi, err = u.from[0].Rank(ctx, s[0].To)
 	}
-	return lo, hi, err
+	return lo, hi, faultOf(err)
+}
+
+// indexFault is an error of the index that is walked.
+type indexFault struct{ error }
+
+func (f indexFault) Unwrap() error { return f.error }
+
+func faultOf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return indexFault{err}
 }
 
 // zoneOf returns the keys of the long strings that begin like that of a key.
@@ -158,7 +170,7 @@ func (w *indexWalker) next(ctx context.Context, runs []rankRun) ([]rankRun, erro
 	var key []byte
 	for e, err := range u.from[0].Run(ctx, at, at+1) {
 		if err != nil {
-			return nil, err
+			return nil, faultOf(err)
 		}
 		key = bytes.Clone(e.Key)
 	}
@@ -183,13 +195,13 @@ func (w *indexWalker) next(ctx context.Context, runs []rankRun) ([]rankRun, erro
 func (w *indexWalker) same(ctx context.Context, group []rankRun) error {
 	for _, g := range group {
 		for e, err := range w.t.use.from[0].Run(ctx, g.from, g.to) {
-			if err == nil && e.Record <= w.last {
+			if err != nil {
+				return faultOf(err)
+			}
+			if e.Record <= w.last {
 				continue
 			}
-			if err == nil {
-				err = w.give(ctx, e.Record)
-			}
-			if err != nil {
+			if err := w.give(ctx, e.Record); err != nil {
 				return err
 			}
 		}
@@ -219,7 +231,7 @@ func (w *indexWalker) zone(ctx context.Context, group []rankRun) error {
 	for _, g := range group {
 		for e, err := range t.use.from[0].Run(ctx, g.from, g.to) {
 			if err != nil {
-				return err
+				return faultOf(err)
 			}
 			row, err := w.row(e.Record)
 			if err != nil {
@@ -290,6 +302,6 @@ func (w *indexWalker) give(ctx context.Context, rec int64) error {
 }
 
 // badIndexed says that an index and a record contradict each other.
-func badIndexed(row Row, format string) error {
-	return fail("index", row.Span.Start, ErrChanged, "record %d "+format, row.Record)
+func badIndexed(row Row, what string) error {
+	return indexFault{fail("index", row.Span.Start, ErrIndex, "record %d %s", row.Record, what)}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"regexp"
@@ -323,5 +324,79 @@ func TestConsultPages(t *testing.T) {
 				t.Errorf("%+v by %+v: %d rows on %d pages, want %d", q, budget, len(rows), pages, len(whole.rows))
 			}
 		}
+	}
+}
+
+// failing is an index that can be read so many times.
+type failing struct {
+	selector.KeyIndex
+	left *int
+}
+
+var errFails = errors.New("cannot be read")
+
+func (x failing) Rank(ctx context.Context, key []byte) (int64, error) {
+	if *x.left--; *x.left < 0 {
+		return 0, errFails
+	}
+	return x.KeyIndex.Rank(ctx, key)
+}
+
+func (x failing) Run(ctx context.Context, from, to int64) iter.Seq2[selector.KeyEntry, error] {
+	return func(yield func(selector.KeyEntry, error) bool) {
+		for e, err := range x.KeyIndex.Run(ctx, from, to) {
+			if *x.left--; *x.left < 0 {
+				yield(selector.KeyEntry{}, errFails)
+				return
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// An index that cannot be read any more, at any point, leaves the answer as it is.
+func TestConsultFails(t *testing.T) {
+	g := newGen(64)
+	nd := layout(t, "ndjson", "", nil)
+	var src bytes.Buffer
+	long := strings.Repeat("a", 96)
+	for i := range 120 {
+		fmt.Fprintf(&src, `{"n":%d,"s":%q,"x":%d}`+"\n", g.IntN(20), pick(g, "a", long+"b", long+"ab")+fmt.Sprint(g.IntN(3)), i)
+	}
+	src.WriteString("{\"n\":1,\"s\":\"\\ud800\"}\n")
+	s := indexSource(t, src.Bytes(), nd, nil, "/n", "/s")
+	midway := 0
+	for _, q := range []asked{
+		{where: `@.n == 7`},
+		{order: []string{"/s:desc"}, budget: selector.Budget{Limit: 30}},
+		{order: []string{"/n"}, budget: selector.Budget{Limit: 20}},
+	} {
+		task := s.task(t, q)
+		query := &selector.Query{Where: task.Where, Order: task.Order}
+		want, _ := onPage(t, task, nil, query, selector.Position{}, false)
+		for reads := range 60 {
+			left := reads
+			x := failing{s.indexes["/n"], &left}
+			if len(q.order) > 0 && q.order[0] != "/n" {
+				x.KeyIndex = s.indexes["/s"]
+			}
+			task := s.task(t, q)
+			if err := task.Consult(t.Context(), []selector.KeyIndex{x}, true); err != nil && !errors.Is(err, errFails) {
+				t.Fatal(err)
+			}
+			planned := left >= 0
+			got, scan := onPage(t, task, nil, query, selector.Position{}, false)
+			if got.plain() != want.plain() {
+				t.Fatalf("%+v after %d reads:\n%s\nwant:\n%s", q, reads, got.plain(), want.plain())
+			}
+			if planned && !scan.Indexed {
+				midway++
+			}
+		}
+	}
+	if midway < 20 {
+		t.Errorf("only %d faults on the way", midway)
 	}
 }

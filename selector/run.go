@@ -150,7 +150,13 @@ func (t Task) Run(ctx context.Context, emit func(Row) error) (Scan, error) {
 		err = r.tally(ctx, t)
 		r.scan.Counted = r.scan.Stop == StopComplete
 	case t.keys != nil && emit != nil && t.use != nil && t.use.walk:
-		err = r.walk(ctx, t)
+		if err = r.walk(ctx, t); errors.As(err, new(indexFault)) && ctx.Err() == nil {
+			// The rows so far are right, and those behind them can be found without.
+			t.use, t.From = nil, Position{Record: r.scan.Position.Record}
+			r.scan.Indexed, r.scan.Indexes, r.scan.Undecidable = false, nil, []Span{}
+			r.examined, r.bytes = 0, 0
+			err = r.ordered(ctx, t)
+		}
 	case t.keys != nil && emit != nil:
 		err = r.ordered(ctx, t)
 	default:
