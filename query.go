@@ -307,6 +307,7 @@ func (a *artifact) scan(ctx context.Context, q Query, task selector.Task, emit f
 	if q.Progress != nil {
 		task.Source = watched{data, q.Progress}
 	}
+	defer a.consult(ctx, &task, emit != nil)()
 	return task.Run(ctx, emit)
 }
 
