@@ -19,3 +19,20 @@ func (t *Task) SortBy(f func(record []byte) ([]byte, bool), memory int64) {
 
 // SortRoom sets how many bytes a sort may take.
 func (t *Task) SortRoom(memory int64) { t.room = memory }
+
+// WriteIndex writes an index of entries, which are in order.
+func WriteIndex(src IndexSource, p *KeyPath, list []KeyEntry) ([]byte, error) {
+	spec, err := IndexSpec(src.Layout, p, src.Redactions)
+	if err != nil {
+		return nil, err
+	}
+	var out memWriter
+	w := newIndexWriter(&out, src.Root, src.Size, SpecDigest(spec), src.Records)
+	for _, e := range list {
+		if err := w.add(e.Key, e.Record); err != nil {
+			return nil, err
+		}
+	}
+	_, err = w.finish()
+	return out.b, err
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"leafproof/merkle"
 	"leafproof/selector"
 )
 
@@ -26,7 +27,18 @@ func indexSource(t testing.TB, src []byte, l selector.Layout, redactions []strin
 	t.Helper()
 	s := indexedSource{built: build(t, src, l), src: src, indexes: map[string]selector.KeyIndex{}}
 	for _, p := range paths {
-		s.indexes[p] = listIndex(t, s, p, redactions)
+		list := listIndex(t, s, p, redactions)
+		of := selector.IndexSource{Root: merkle.Sum(src), Size: int64(len(src)), Records: s.m.Records(), Layout: s.layout, Redactions: redactions}
+		b, err := selector.WriteIndex(of, list.path, list.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.indexes[p], err = selector.OpenIndex(bytes.NewReader(b), int64(len(b)), list.path, of); err != nil {
+			t.Fatal(err)
+		}
+		if len(src)%2 == 0 {
+			s.indexes[p] = list
+		}
 	}
 	return s
 }
