@@ -26,6 +26,7 @@
 package bundle
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -78,6 +79,7 @@ const (
 	KindBytes   = "bytes"
 	KindRecords = "records"
 	KindPointer = "pointer"
+	KindQuery   = "query"
 )
 
 // A Claim states what its sections prove.
@@ -94,8 +96,19 @@ type Claim struct {
 	Range *[2]int64 `json:"range,omitempty"`
 	// Size is the blob's size in a bytes or pointer claim.
 	Size *int64 `json:"size,omitempty"`
+	// Query is the normalised query of a query claim, Index the index that proves
+	// the answer. Limit is how many rows were wanted, absent for all; Shown, in an
+	// answer that is cut by it, how many candidates are shown, the last of which is
+	// the last row. Count, true or absent: only how many records match.
+	Query any         `json:"query,omitempty"`
+	Index *ClaimIndex `json:"index,omitzero"`
+	Limit *int64      `json:"limit,omitzero"`
+	Shown *int64      `json:"shown,omitzero"`
+	Count *bool       `json:"count,omitzero"`
 	// Sections are the parts of the file that prove the claim.
 	Sections Sections `json:"sections"`
+
+	text string // of a query that was read, for people
 }
 
 // Sections name a claim's parts, which stand in the file in this order.
@@ -108,6 +121,14 @@ type Sections struct {
 	// Document is a proof body over all of the artifact's blob, in a pointer claim
 	// that has no Proof: whoever has the whole document can follow the pointer.
 	Document *Section `json:"document,omitempty"`
+	// Header, Pages and Undetermined are proof bodies over the index of a query
+	// claim: its first leaf, the pages around the keys asked for, and those of its
+	// tail that are not among them. They stand in front of the Map; Records, behind
+	// it, is one over the artifact's blob, of the candidates.
+	Header       *Section `json:"header,omitempty"`
+	Pages        *Section `json:"pages,omitempty"`
+	Undetermined *Section `json:"undetermined,omitempty"`
+	Records      *Section `json:"records,omitempty"`
 }
 
 // A Section is one proof body in the file.
@@ -120,10 +141,12 @@ type Section struct {
 
 // header is line 2. It lists exactly one claim in this version: facts of several
 // would have to be told apart in the verdict. A proof of commitment (C2SP
-// tlog-proof) or a receipt that is absent has no member.
+// tlog-proof), a receipt, or a statement of an index that was added later, has no
+// member where it is absent.
 type header struct {
 	Claims   []Claim              `json:"claims"`
 	Commit   *string              `json:"commit,omitzero"`
+	Index    *manifest.Envelope   `json:"index,omitzero"`
 	Manifest manifest.Envelope    `json:"manifest"`
 	Receipt  *manifest.Envelope   `json:"receipt,omitzero"`
 	Ref      manifest.ArtifactRef `json:"ref"`
@@ -146,6 +169,8 @@ func (c Claim) String() string {
 			s += fmt.Sprintf(" at bytes %d:%d", c.Ranges[0][0], c.Ranges[0][1])
 		}
 		return s
+	case c.Kind == KindQuery:
+		return c.queryText()
 	case c.Kind == KindBytes:
 		s := "bytes"
 		for i, r := range c.Ranges {
@@ -164,7 +189,20 @@ func (c Claim) String() string {
 
 // Equal reports whether two claims state the same thing, whatever their sections.
 func (c Claim) Equal(d Claim) bool {
-	return c.Kind == d.Kind && slices.Equal(c.Ranges, d.Ranges) && same(c.Range, d.Range) && same(c.Pointer, d.Pointer)
+	return c.Kind == d.Kind && slices.Equal(c.Ranges, d.Ranges) && same(c.Range, d.Range) && same(c.Pointer, d.Pointer) &&
+		bytes.Equal(c.normalisedQuery(), d.normalisedQuery()) && same(c.Limit, d.Limit) && same(c.Count, d.Count)
+}
+
+// normalisedQuery is the claim's query in its one spelling; nil where it has none.
+func (c Claim) normalisedQuery() []byte {
+	if c.Query == nil {
+		return nil
+	}
+	text, err := manifest.Canonical(c.Query)
+	if err != nil {
+		return nil
+	}
+	return text
 }
 
 // answers reports whether the claim is what was asked for. Who asks for a pointer

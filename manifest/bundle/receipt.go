@@ -32,7 +32,9 @@ func (c *checker) checkReceipt(claim Claim, env manifest.Envelope, o Options) er
 	}
 	switch {
 	case r == nil:
-	case len(c.res.Shown) == 0:
+	case claim.Kind == KindQuery && c.res.Answer == nil:
+		scan = manifest.Fact{Name: manifest.FactScan, State: manifest.Unverifiable, Reason: "the answer does not hold"}
+	case claim.Kind != KindQuery && len(c.res.Shown) == 0:
 		scan = manifest.Fact{Name: manifest.FactScan, State: manifest.Unverifiable, Reason: "the bytes do not hold"}
 	default:
 		why, err := c.another(claim, r)
@@ -82,6 +84,11 @@ func (c *checker) another(claim Claim, r *manifest.Receipt) (string, error) {
 	if s := r.Result.Span; s != nil && (claim.Kind != KindPointer || *s != claim.Ranges[0]) {
 		return fmt.Sprintf("the receipt is for the value at bytes %d:%d", s[0], s[1]), nil
 	}
+	if claim.Kind == KindQuery {
+		if why := c.anotherAnswer(claim, r); why != "" {
+			return why, nil
+		}
+	}
 	size := c.given.Size()
 	digest, err := c.given.Seal()
 	switch {
@@ -97,6 +104,8 @@ func (c *checker) another(claim Claim, r *manifest.Receipt) (string, error) {
 // such spelling.
 func normalised(c Claim) []byte {
 	switch {
+	case c.Kind == KindQuery:
+		return c.normalisedQuery()
 	case c.Kind == KindPointer:
 		return selector.PointerSelector(*c.Pointer)
 	case c.Kind == KindRecords:

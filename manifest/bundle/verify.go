@@ -29,6 +29,9 @@ type Options struct {
 	// Expect, where set, is the claim that the caller asked for. Another one is
 	// a MISMATCH.
 	Expect *Claim
+	// ExpectQuery, where set, is the question that a query claim must answer. Another
+	// claim is a MISMATCH.
+	ExpectQuery *Question
 	// ExpectArtifact, where set, is the id of the artifact that the caller asked
 	// about: whoever signs many artifacts has signed bundles of all of them. Another
 	// one is a MISMATCH.
@@ -57,8 +60,11 @@ type Result struct {
 	// How far it counts is the fact commit.
 	Commit *tlog.Proof
 	// Placed are the numbers of the records whose places the bundle discloses:
-	// those on the map pages that a records claim carries.
+	// those on the map pages that a records claim carries; of a query claim, from
+	// the first to the last of them.
 	Placed merkle.Range
+	// Answer is what a query claim proves; nil where there is none that holds.
+	Answer *Answer
 }
 
 // Verify checks a bundle of size bytes. It reads r several times and holds no
@@ -96,7 +102,7 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	}
 	claim := h.Claims[0]
 	res := &Result{Verdict: v, Claim: claim, Manifest: m, Commit: proof}
-	c := checker{m: m, v: v, out: o.Out, res: res}
+	c := checker{m: m, v: v, out: o.Out, res: res, added: h.Index, policy: o.Policy.Given(evidence), now: o.At}
 	// The manifest's word counts for lengths and record numbers as far as it
 	// counts for the capture.
 	c.word, _ = v.Fact(manifest.FactCapture)
@@ -117,6 +123,11 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 			Name: manifest.FactSelector, State: manifest.Mismatch,
 			Reason: fmt.Sprintf("expected a part of %s, the bundle is about %s", want, m.ArtifactID),
 		})
+	}
+	if o.ExpectQuery != nil {
+		if err := c.expect(claim, *o.ExpectQuery); err != nil {
+			return nil, err
+		}
 	}
 	if o.Expect != nil && !claim.answers(*o.Expect) {
 		v.Set(manifest.Fact{
@@ -219,12 +230,20 @@ type checker struct {
 	out  io.Writer
 	res  *Result
 
+	added  *manifest.Envelope // the statement of an index that was added later; nil: none
+	policy *manifest.Policy
+	now    time.Time
+	failed bool // a query claim does not hold, or cannot be judged
+
 	given *merkle.Builder // digests what goes to out, to hold a receipt to it; nil: there is none
 }
 
 // check checks the claim and returns the file's rest behind its sections.
 func (c *checker) check(claim Claim, body *io.SectionReader) (*io.SectionReader, error) {
 	const at = "claims/0"
+	if claim.Kind != KindQuery && (claim.ofQuery() || c.added != nil) {
+		return nil, malformed(at, "a %s claim has no part of a query", claim.Kind)
+	}
 	switch claim.Kind {
 	case KindBytes:
 		return c.checkBytes(claim, at, body)
@@ -232,6 +251,8 @@ func (c *checker) check(claim Claim, body *io.SectionReader) (*io.SectionReader,
 		return c.checkRecords(claim, at, body)
 	case KindPointer:
 		return c.checkPointer(claim, at, body)
+	case KindQuery:
+		return c.checkQuery(claim, at, body)
 	}
 	return nil, malformed(at, "unknown kind %q", claim.Kind)
 }

@@ -163,7 +163,12 @@ func (b *Bundle) Claim() Claim { return b.claim }
 // Leaves returns the leaves of the artifact that the bundle shows: the claimed
 // bytes rounded outward to 1 KiB, and so more than the claim. Authority is asked
 // about these.
-func (b *Bundle) Leaves() merkle.LeafSet { return b.sections[len(b.sections)-1].set }
+func (b *Bundle) Leaves() merkle.LeafSet {
+	if b.claim.Kind == KindQuery && b.claim.Sections.Records == nil {
+		return merkle.LeafSet{} // none of its bytes
+	}
+	return b.sections[len(b.sections)-1].set
+}
 
 // Placed returns the numbers of the records whose places (not bytes) the bundle
 // shows: those on the pages of the record map that it carries, and so more than
