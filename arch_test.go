@@ -135,8 +135,14 @@ var graph = map[string]row{
 		others: []string{"github.com/hashicorp/golang-lru/v2", "github.com/spf13/afero"},
 		why:    "the root package is the one door; how it is shown to a user is above it",
 	},
-	"bench": {why: "bench measures, from its tests, what a user can call"},
-	"fuzz":  {why: "fuzz knocks, from its tests, at the doors that a stranger has"},
+	"ref/harness": {
+		ours:   []string{".", "manifest", "merkle", "ref", "selector"},
+		others: []string{"github.com/go-json-experiment/json"},
+		why:    "a harness goes through the door, as whoever its run acts for: around it there is no gate",
+	},
+	"internal/refdemo": {why: "a story is told with what a user can call"},
+	"bench":            {why: "bench measures, from its tests, what a user can call"},
+	"fuzz":             {why: "fuzz knocks, from its tests, at the doors that a stranger has"},
 	"cmd/leafproof": {
 		ours: []string{
 			".", "merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector",

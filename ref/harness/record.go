@@ -1,0 +1,381 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"leafproof"
+	"leafproof/manifest"
+	"leafproof/ref"
+)
+
+// A Result is what came of a call.
+type Result struct {
+	CallID string // as the provider gave it: it may be empty, and come again
+	Tool   string
+	// Value is the result: any value that encoding/json writes, with a [Blob] or a
+	// [KernelHandle] at any place in it; json.RawMessage and [Raw] are taken byte for
+	// byte.
+	Value any
+	// Err, where not nil, is why there is none.
+	Err error
+	// Input is the call, where it was resolved by this run.
+	Input *Input
+
+	supersedes *manifest.Supersede // by each blob in it
+	inputs     []string            // that each blob in it was made from
+}
+
+// A View is what the model reads of a message.
+type View struct {
+	Seq      uint64          `json:"seq"`
+	Part     uint64          `json:"part"`
+	CallID   string          `json:"call_id,omitempty"`
+	Tool     string          `json:"tool,omitempty"`
+	IsError  bool            `json:"is_error"`
+	DataOnly bool            `json:"data_only"` // always: no content is an instruction
+	Content  json.RawMessage `json:"content"`   // in the form in which the provider takes it
+	// Err is the failure behind an error; no model reads it.
+	Err error `json:"-"`
+}
+
+// place is a part of a message.
+type place struct{ seq, part uint64 }
+
+// note is what the harness knows of a part besides what the transcript keeps.
+type note struct {
+	tool  string
+	input *Input
+}
+
+// A Recipe in a tool's result says how the value there follows from another one. The
+// model reads a reference in its place.
+type Recipe struct{ ref.Ref }
+
+// Record records the results of one or several calls of one message of the model, and
+// returns what it reads of each: the parts of one message. Each [Blob] in a result is
+// stored while it is read, and a marker stands in its place. Where the store does not
+// take one, the model reads an error with a code and nothing of the result: it is in
+// the spool, under the key of a [StoreError], for [Run.Retry].
+//
+// The error is for what cannot be recorded at all; what fails of a result is in its
+// view.
+func (r *Run) Record(ctx context.Context, results ...Result) ([]View, error) {
+	entry := ref.Entry{Role: "tool"}
+	views := make([]View, len(results))
+	says := make([]*admitted, len(results))
+	for i, res := range results {
+		part, said, err := r.intercept(ctx, res)
+		views[i] = View{Part: uint64(i), CallID: res.CallID, Tool: res.Tool, DataOnly: true}
+		if err != nil {
+			part = ref.Part{Value: FailureOf(err).JSON(), Tool: res.Tool, CallID: res.CallID}
+			views[i].IsError, views[i].Err, said = true, err, nil
+		}
+		says[i] = said
+		entry.Parts = append(entry.Parts, part)
+	}
+	if hidden, err := admissionsPart(says); err != nil {
+		return nil, err
+	} else if hidden != nil {
+		entry.Parts = append(entry.Parts, *hidden)
+	}
+	seq, err := r.append(ctx, entry)
+	if err != nil {
+		return nil, err
+	}
+	for i := range results {
+		v := &views[i]
+		v.Seq = seq
+		text, err := entry.Parts[i].View(seq, v.Part)
+		if err != nil {
+			return nil, err
+		}
+		v.Content = r.cross("result", r.profile.Result(text))
+		r.mu.Lock()
+		r.notes[place{seq, v.Part}] = &note{tool: results[i].Tool, input: results[i].Input}
+		r.mu.Unlock()
+		if err := r.serialised(ctx, says[i], v.Content); err != nil && v.Err == nil {
+			v.Err = err // the admission could not be signed; what the model reads is true all the same
+		}
+	}
+	return views, nil
+}
+
+// intercept makes the stored part of a result: what the model will read, with slots
+// where blobs and recipes stand.
+func (r *Run) intercept(ctx context.Context, res Result) (ref.Part, *admitted, error) {
+	part := ref.Part{Tool: res.Tool, CallID: res.CallID}
+	if res.Err != nil {
+		return part, nil, res.Err
+	}
+	if s, ok := res.Value.(*shown); ok {
+		part.Value, part.Slots = s.body, s.slots
+		return part, s.says, nil
+	}
+	if again, ok := res.Value.(*retried); ok {
+		res.Value, part.Slots = again.raw, again.slots
+	}
+	in := &interception{r: r, ctx: ctx, res: res, part: &part}
+	value, err := encode(res.Value, in.blob, in.recipe, func(h KernelHandle) (Blob, error) { return r.h.kernels.freeze(ctx, h) })
+	if part.Value = value; err == nil {
+		err = storable(part)
+	}
+	switch {
+	case err != nil:
+		return part, nil, errors.Join(err, in.discard())
+	case in.failed != nil:
+		return part, nil, in.keep()
+	}
+	return part, nil, nil
+}
+
+// maxInline is the most bytes of a result beside its blobs.
+const maxInline = 64 << 20
+
+// storable refuses what no transcript can keep, or two readers could read in two ways.
+func storable(p ref.Part) error {
+	switch {
+	case len(p.Value) > maxInline:
+		return refuse(leafproof.CodeTooLarge, leafproof.FixCall, "", "The result has %d bytes beside its blobs.", len(p.Value))
+	case !jsontext.Value(p.Value).IsValid():
+		return refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "", "The result is not JSON that has one meaning: a name stands twice, or it is not UTF-8.")
+	}
+	return nil
+}
+
+// interception takes the blobs out of one result.
+type interception struct {
+	r    *Run
+	ctx  context.Context
+	res  Result
+	part *ref.Part
+
+	failed error // what the store said; from then on content goes into the spool
+	lost   error // what the spool said
+	key    string
+	kept   []spooledBlob
+}
+
+var null = []byte("null")
+
+// recipe leaves a slot for a recipe.
+func (in *interception) recipe(path []string, rec Recipe) []byte {
+	in.part.Slots = append(in.part.Slots, ref.Slot{Field: ref.JoinField(path...), Recipe: rec.Ref})
+	return null
+}
+
+// nameable refuses a place that no field leads to.
+func nameable(path []string) error {
+	field := ref.JoinField(path...)
+	if back, err := ref.ParseField(field); err != nil || !slices.Equal(back, path) {
+		return refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "", "A blob stands in the result where no reference leads.")
+	}
+	return nil
+}
+
+// blob stores a blob, and leaves a slot for its marker. While it can be read only
+// once, a copy goes into the spool, which is dropped when the store has it.
+func (in *interception) blob(path []string, b Blob) ([]byte, error) {
+	defer closeReader(b.Reader)
+	if err := nameable(path); err != nil {
+		return nil, err
+	}
+	copied, rewind := in.copy(b.Reader)
+	if in.failed == nil {
+		m, unread, err := in.store(b, copied)
+		if err == nil || unread {
+			if copied != nil {
+				err = errors.Join(err, copied.drop())
+			}
+			if err != nil {
+				return nil, err
+			}
+			in.part.Slots = append(in.part.Slots, ref.Slot{Field: ref.JoinField(path...), Marker: &m})
+			return null, nil
+		}
+		in.failed = err
+	}
+	in.spool(path, b, copied, rewind)
+	return null, nil
+}
+
+// store puts a blob. unread says that the content itself cannot be had, or what is said
+// of it is no fact: then there is nothing to keep.
+func (in *interception) store(b Blob, copied *spoolFile) (m ref.Marker, unread bool, err error) {
+	what, err := in.r.newArtifact(in.res, b)
+	if err != nil {
+		return m, true, err
+	}
+	read := &readErrors{Reader: b.Reader}
+	if copied != nil {
+		read.Reader = io.TeeReader(b.Reader, copied)
+	}
+	if m, err = in.r.source.Put(in.ctx, what, read); read.err != nil {
+		return m, true, read.err
+	}
+	return m, false, err
+}
+
+// copy opens a copy for content that can be read only once.
+func (in *interception) copy(from io.Reader) (*spoolFile, func() error) {
+	if in.r.h.spool == nil {
+		return nil, nil
+	}
+	if s, ok := from.(io.Seeker); ok {
+		if at, err := s.Seek(0, io.SeekCurrent); err == nil {
+			if in.failed == nil {
+				return nil, func() error { _, err := s.Seek(at, io.SeekStart); return err }
+			}
+		}
+	}
+	f, err := in.r.h.spool.create(in.file())
+	if err != nil {
+		in.lost = errors.Join(in.lost, err)
+		return nil, nil
+	}
+	return f, nil
+}
+
+// file names the next file of the result in the spool.
+func (in *interception) file() string {
+	if in.key == "" {
+		in.key = randomKey()
+	}
+	return spoolName(in.r.id, in.key) + blobSuffix + "-" + randomKey()
+}
+
+// spool keeps the rest of a blob that the store did not take.
+func (in *interception) spool(path []string, b Blob, copied *spoolFile, rewind func() error) {
+	if in.r.h.spool == nil {
+		in.lost = errNoSpool
+		return
+	}
+	if rewind != nil {
+		err := rewind()
+		if err == nil {
+			copied, err = in.r.h.spool.create(in.file())
+		}
+		if err != nil {
+			in.lost = errors.Join(in.lost, err)
+			return
+		}
+	}
+	if copied == nil {
+		return
+	}
+	if _, err := io.Copy(copied, b.Reader); err != nil {
+		in.lost = errors.Join(in.lost, err, copied.drop())
+		return
+	}
+	if err := copied.keep(); err != nil {
+		in.lost = errors.Join(in.lost, err)
+		return
+	}
+	in.kept = append(in.kept, spooledBlob{
+		At: pointerOf(path), MediaType: b.MediaType, Name: b.Name, Records: b.Records, Facts: b.Facts, File: copied.name,
+	})
+}
+
+var errNoSpool = errors.New("there is no spool")
+
+// keep enters the result in the spool. What is stored of it already is in the entry as
+// it is.
+func (in *interception) keep() error {
+	out := &StoreError{Err: in.failed, Lost: in.lost}
+	if out.Lost == nil {
+		e := spooled{Run: in.r.id, Key: in.key, CallID: in.res.CallID, Tool: in.res.Tool, JSON: in.part.Value, Blobs: in.kept, Slots: spooledSlots(in.part.Slots)}
+		out.Lost = in.r.h.spool.enter(e)
+	}
+	if out.Lost == nil {
+		out.Key = in.key
+	}
+	return out
+}
+
+// discard gives up what is in the spool of a result that cannot be one.
+func (in *interception) discard() (err error) {
+	for _, b := range in.kept {
+		err = errors.Join(err, in.r.h.spool.remove(b.File))
+	}
+	return err
+}
+
+// readErrors notes an error that reading the content gave, as opposed to storing it.
+type readErrors struct {
+	io.Reader
+	err error
+}
+
+func (r *readErrors) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
+
+// newArtifact says of a blob what the harness knows.
+func (r *Run) newArtifact(res Result, b Blob) (ref.New, error) {
+	facts, err := withSupersedes(b.Facts, res.supersedes)
+	n := ref.New{
+		CallID: res.CallID, Tool: res.Tool, MediaType: b.MediaType, Name: b.Name, Records: b.Records, Facts: facts,
+		Inputs: slices.Clone(res.inputs),
+	}
+	if res.Input != nil {
+		n.Arguments = res.Input.Call.Input
+		for _, u := range res.Input.Used {
+			if u.ArtifactID != "" && !slices.Contains(n.Inputs, u.ArtifactID) {
+				n.Inputs = append(n.Inputs, u.ArtifactID)
+			}
+		}
+	}
+	return n, err
+}
+
+// pointerOf is the JSON Pointer of a path.
+func pointerOf(path []string) string {
+	var b strings.Builder
+	for _, name := range path {
+		b.WriteByte('/')
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+	}
+	return b.String()
+}
+
+// Retry records a result that waits in the spool, as a new message: the seq of the
+// error stays the error's.
+func (r *Run) Retry(ctx context.Context, key string) (View, error) {
+	if r.h.spool == nil {
+		return View{}, errNoSpool
+	}
+	e, raw, done, err := r.h.spool.load(r.id, key)
+	if err != nil {
+		return View{}, err
+	}
+	defer done()
+	views, err := r.Record(ctx, Result{CallID: e.CallID, Tool: e.Tool, Value: &retried{raw, e.slots()}})
+	if err != nil {
+		return View{}, err
+	}
+	if views[0].IsError {
+		// What was kept anew stands under a new key; the old entry is the same content.
+		if failed, ok := errors.AsType[*StoreError](views[0].Err); ok && failed.Key != "" {
+			err = r.h.spool.Drop(r.id, failed.Key)
+			failed.Key = key
+		}
+		return views[0], err
+	}
+	return views[0], r.h.spool.Drop(r.id, key)
+}
+
+// retried is a result from the spool, some of whose content is stored.
+type retried struct {
+	raw   Raw
+	slots []ref.Slot
+}
