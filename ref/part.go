@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -240,6 +241,8 @@ func (m Marker) check() error {
 	switch {
 	case m.Key == "" || len(m.Key) > maxKey || len(m.MediaType) > maxKey:
 		return fail(ErrEntry, "a marker's key or media type is missing or too long")
+	case !utf8.ValidString(m.Key), !utf8.ValidString(m.MediaType):
+		return fail(ErrEntry, "a marker's key or media type is not UTF-8")
 	case m.Size < 0 || m.Size > maxInt:
 		return fail(ErrEntry, "a marker's size is out of range")
 	case !isPin(m.ArtifactID) || m.ArtifactID[:len(pinArtifact)] != pinArtifact:

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"leafproof"
@@ -483,6 +485,67 @@ func TestCase15OnlyWhatWasShown(t *testing.T) {
 	}
 }
 
+// Random references over a store of foreign keys and hidden parts disclose nothing, and
+// those that are refused are all refused alike.
+func TestRandomReferencesDiscloseNothing(t *testing.T) {
+	r := newRun(t)
+	rng := rand.New(rand.NewPCG(5, 6))
+	secret := func(s *run, what ref.New) ref.Marker { return s.put([]byte(`"secret"`), what) }
+	theirs := secret(r.of(leafproof.Owner, "run-2", "agent-2"), ref.New{CallID: "c"})
+	ours := secret(r, ref.New{CallID: "c"})
+	shown := r.put([]byte(`{"a":[1,2]}`), ref.New{CallID: "c", MediaType: "application/json"})
+	for i := range uint64(12) {
+		e := ref.Entry{Turn: 1 + i/4}
+		for range 3 {
+			p := ref.Part{Value: json.RawMessage(`{"x":null,"y":"open"}`), Slots: []ref.Slot{{Field: "x", Marker: &shown}}}
+			if rng.IntN(2) == 0 {
+				p = ref.Part{Value: json.RawMessage(`{"x":null,"y":"secret"}`), Slots: []ref.Slot{{Field: "x", Marker: &ours}}, Hidden: true}
+			}
+			e.Parts = append(e.Parts, p)
+		}
+		if i == 9 {
+			e.Fork = 5
+		}
+		r.append(e)
+	}
+	keys := []string{theirs.Key, ours.Key, theirs.ArtifactID, shown.ArtifactID, shown.Key, "agent/agent-1/", "name/x", "x"}
+	var random func(depth int) ref.Ref
+	random = func(depth int) ref.Ref {
+		switch n := rng.IntN(6); {
+		case n == 0:
+			return ref.Blob{Key: keys[rng.IntN(len(keys))]}
+		case n == 1 && depth > 0:
+			return ref.Blob{Source: random(depth - 1)}
+		}
+		m := ref.Message{Part: rng.Uint64N(4), Field: []string{"", "x", "y", "x.value", "x.size", "z"}[rng.IntN(6)]}
+		if rng.IntN(8) > 0 {
+			m.Seq = new(rng.Uint64N(15))
+		}
+		return m
+	}
+	resolved := 0
+	for range 1500 {
+		text := ref.Append(nil, random(4))
+		got, err := r.args(`{"v":` + string(text) + `}`)
+		switch {
+		case err == nil && (bytes.Contains(got.Args, []byte("secret")) || bytes.Contains(got.Args, []byte("art_"))):
+			t.Fatalf("%s discloses %s", text, got.Args)
+		case err == nil:
+			resolved++
+		case !errors.Is(err, ref.ErrNotFound) && !errors.Is(err, ref.ErrAmbiguousTurn) && !errors.Is(err, ref.ErrDepth):
+			t.Fatalf("%s: %v", text, err)
+		case strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "art_"):
+			t.Fatalf("%s tells %v", text, err)
+		}
+	}
+	if resolved < 100 || resolved > 1200 {
+		t.Errorf("%d of 1500 resolved: the test looks at one kind alone", resolved)
+	}
+	if r.source.queries != 0 {
+		t.Error("a query without a recipe")
+	}
+}
+
 // Case 51: empty and repeated call ids, and strings that want to be paths, make keys
 // and references that are all different.
 func TestCase51CallIDs(t *testing.T) {
@@ -493,8 +556,23 @@ func TestCase51CallIDs(t *testing.T) {
 	}
 	hostile := []string{"", "call_1", "../../etc/passwd", "a/b", "\x00\xff", strings.Repeat("x", 5000), "é", "%2E"}
 	keys, ids := map[string]bool{}, map[string]bool{}
-	for i := range n {
-		m := r.put(fmt.Appendf(nil, "%d", i), ref.New{CallID: hostile[i%len(hostile)], Tool: hostile[(i+1)%len(hostile)], MediaType: "text/plain"})
+	markers := make([]ref.Marker, n)
+	var wait sync.WaitGroup
+	for w := range 10 { // puts side by side share a flush of the disk
+		wait.Go(func() {
+			for i := w; i < n; i += 10 {
+				m, err := r.source.Put(t.Context(), ref.New{
+					CallID: hostile[i%len(hostile)], Tool: hostile[(i+1)%len(hostile)], MediaType: "text/plain",
+				}, strings.NewReader(fmt.Sprint(i)))
+				if err != nil {
+					t.Error(err)
+				}
+				markers[i] = m
+			}
+		})
+	}
+	wait.Wait()
+	for i, m := range markers {
 		seq := r.append(ref.Entry{Parts: []ref.Part{{Value: json.RawMessage("null"), CallID: "", Slots: []ref.Slot{{Marker: &m}}}}})
 		keys[m.Key], ids[fmt.Sprint(seq)] = true, true
 		if strings.Count(m.Key, "/") != 2 || strings.Contains(m.Key, "..") || len(m.Key) > 300 {
