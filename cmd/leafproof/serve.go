@@ -87,7 +87,7 @@ func (v *serving) run(cmd *cobra.Command) error {
 	if err := v.check(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
 	var out started
 	if v.ephemeral {

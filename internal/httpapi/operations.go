@@ -43,7 +43,7 @@ var (
 		{"cursor", "query", "next of the page before", object{"type": "string", "pattern": "^[0-9]+$"}},
 		{"limit", "query", "how many at most", pageSize},
 	}
-	putting_ = []param{
+	puttingParams = []param{
 		{factsHeader, "header", "facts as leafproof put --manifest reads them: JSON in ASCII, or base64 of JSON", text},
 		{"records", "query", "the record format: auto, ndjson, json, csv, text, concat or none", text},
 		{"at", "query", "of json: the JSON Pointer of the array", text},
@@ -55,14 +55,14 @@ var (
 		{"csv_quote", "query", "one ASCII character, or nothing", text},
 		{"csv_header", "query", "the first row names the columns", yesNo},
 	}
-	put_ = operation{
+	putOperation = operation{
 		tag: "artifacts", summary: "Put an artifact",
 		more: "The body is the artifact, streamed: any media type, which is recorded; application/octet-stream and what curl says by default are taken for none. " +
 			"A multipart/form-data body has facts, arguments and content as parts, in that order. The tenant, and the run of a principal that is bound to one, are those of who puts.",
-		params: putting_, bodies: []string{"*", "multipart/form-data"},
+		params: puttingParams, bodies: []string{"*", "multipart/form-data"},
 		answers: []reply{{201, "the ArtifactRef: what is named by it is durable and committed", manifest.ArtifactRef{}, nil, []string{"Location", noteHeader}}},
 	}
-	content_ = operation{
+	contentOperation = operation{
 		tag: "answers", summary: "The bytes of an artifact",
 		more: "Each byte is verified before it is sent, and leave is asked for again under way: an answer that is cut had to end. " +
 			"Range gives one range of bytes, also of the end; several must touch. Accept: application/vnd.leafproof.slice gives a bare proof of the range, " +
@@ -80,7 +80,7 @@ var (
 			{304, "the caller has it", nil, nil, []string{"ETag", "Accept-Ranges", "Repr-Digest"}},
 		},
 	}
-	uploading = []param{
+	uploadParams = []param{
 		{uploadComplete, "header", "?1: this body is the last, publish the artifact", boolItem},
 		{uploadLength, "header", "how many bytes it will have", whole},
 	}
@@ -88,8 +88,8 @@ var (
 
 // operations describe the routes, by their names.
 var operations = map[string]operation{
-	"putArtifact":  put_,
-	"postArtifact": put_,
+	"putArtifact":  putOperation,
+	"postArtifact": putOperation,
 	"listArtifacts": {
 		tag: "artifacts", summary: "List the artifacts of a tenant", params: append(paging[:2:2], inTenant),
 		answers: []reply{{200, "those that the caller may know of, in the order in which they were published", listing{}, nil, nil}},
@@ -109,8 +109,8 @@ var operations = map[string]operation{
 		tag: "answers", summary: "The signed manifest", more: "A DSSE envelope and an SSH signature of the same payload.",
 		answers: []reply{{200, "the manifest with its signatures", signed{}, nil, nil}},
 	},
-	"getContent":  content_,
-	"headContent": headOf(content_),
+	"getContent":  contentOperation,
+	"headContent": headOf(contentOperation),
 	"getLineage": {
 		tag: "artifacts", summary: "What it was made from, and what takes its place",
 		answers: []reply{{200, "its lineage, as far as the caller may know of the others", lineage{}, nil, nil}},
@@ -180,7 +180,7 @@ var operations = map[string]operation{
 		answers: []reply{{200, "the new version", leafproof.NameVersion{}, nil, nil}},
 	},
 	"beginUpload": {
-		tag: "uploads", summary: "Begin an upload", params: append(uploading[:2:2], putting_...), bodies: []string{"*"},
+		tag: "uploads", summary: "Begin an upload", params: append(uploadParams[:2:2], puttingParams...), bodies: []string{"*"},
 		more:    "draft-ietf-httpbis-resumable-upload. The body, if there is one, has the first bytes. Its media type, unless application/partial-upload, is the artifact's.",
 		answers: []reply{{201, "the upload; with Upload-Complete: ?1 the ArtifactRef", beginning{}, nil, []string{"Location", noteHeader, uploadOffset, uploadComplete, uploadLimit}}},
 	},
@@ -194,7 +194,7 @@ var operations = map[string]operation{
 	},
 	"appendUpload": {
 		tag: "uploads", summary: "Go on with an upload", bodies: []string{mediaPartial},
-		params: append(uploading[:2:2], param{uploadOffset, "header", "where the body begins", whole}),
+		params: append(uploadParams[:2:2], param{uploadOffset, "header", "where the body begins", whole}),
 		answers: []reply{
 			{204, "it is kept", nil, nil, []string{uploadOffset, uploadComplete}},
 			{201, "with Upload-Complete: ?1, the ArtifactRef", manifest.ArtifactRef{}, nil, []string{"Location", uploadOffset, uploadComplete, noteHeader}},

@@ -37,9 +37,9 @@ const (
 
 const mediaNDJSON = "application/x-ndjson"
 
-// query answers a question with one JSON value, which is a page, or with a line for
+// answerQuery answers a question with one JSON value, which is a page, or with a line for
 // each row and one for the answer, which come as they are found.
-func (c *call) query_() error { //nolint:revive // query reads the parameters
+func (c *call) answerQuery() error {
 	var in question
 	if err := c.decode(&in); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (s *Server) table() []route {
 		{method: "POST", path: "/v1/artifacts/{id}/copies", op: "registerCopy", handle: (*call).registerCopy},
 		{method: "PATCH", path: "/v1/artifacts/{id}/copies/{copy}", op: "updateCopy", handle: (*call).updateCopy},
 		{method: "POST", path: "/v1/artifacts/{id}/read", op: "readArtifact", handle: (*call).read},
-		{method: "POST", path: "/v1/artifacts/{id}/query", op: "queryArtifact", handle: (*call).query_},
+		{method: "POST", path: "/v1/artifacts/{id}/query", op: "queryArtifact", handle: (*call).answerQuery},
 		{method: "POST", path: "/v1/artifacts/{id}/prove", op: "proveArtifact", handle: (*call).prove},
 		{method: "POST", path: "/v1/artifacts/{id}/derive", op: "deriveArtifact", handle: (*call).derive},
 		{method: "POST", path: "/v1/artifacts/{id}/assess", op: "assessArtifact", handle: (*call).assess},
