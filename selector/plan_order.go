@@ -157,23 +157,106 @@ type indexWalker struct {
 	chosen *values
 	places spanFinder
 	buf    []byte
+	block  walkBlock
 }
 
-// next gives the rows of the next group of entries, and returns the runs that
+// walkBlock is a piece of a run, in memory.
+type walkBlock struct {
+	run     rankRun
+	records []int64
+	keys    []byte
+	ends    []int // of keys, by entry
+}
+
+// walkEntries is how many entries of a run are read at a time.
+const walkEntries = 256
+
+func (b *walkBlock) key(i int) []byte {
+	if i == 0 {
+		return b.keys[:b.ends[0]]
+	}
+	return b.keys[b.ends[i-1]:b.ends[i]]
+}
+
+// read reads the next entries of runs.
+func (b *walkBlock) read(ctx context.Context, u *indexUse, runs []rankRun) error {
+	b.records, b.keys, b.ends = b.records[:0], b.keys[:0], b.ends[:0]
+	if b.run = runs[0]; u.desc {
+		b.run = runs[len(runs)-1]
+		b.run.from = max(b.run.from, b.run.to-walkEntries)
+	} else {
+		b.run.to = min(b.run.to, b.run.from+walkEntries)
+	}
+	for e, err := range u.from[0].Run(ctx, b.run.from, b.run.to) {
+		if err != nil {
+			return faultOf(err)
+		}
+		b.records, b.keys = append(b.records, e.Record), append(b.keys, e.Key...)
+		b.ends = append(b.ends, len(b.keys))
+	}
+	return nil
+}
+
+// group returns the entries [i, j) of a block that have the key of one at its
+// end, or its beginning.
+func (b *walkBlock) group(i, j int, desc bool) (int, int) {
+	if desc {
+		i = j - 1
+		for i > 0 && bytes.Equal(b.key(i-1), b.key(j-1)) {
+			i--
+		}
+		return i, j
+	}
+	n := i + 1
+	for n < j && bytes.Equal(b.key(n), b.key(i)) {
+		n++
+	}
+	return i, n
+}
+
+// next gives the rows of the next groups of entries, and returns the runs that
 // are left.
 func (w *indexWalker) next(ctx context.Context, runs []rankRun) ([]rankRun, error) {
-	u := w.t.use
-	at := runs[0].from
+	u, b := w.t.use, &w.block
+	if err := b.read(ctx, u, runs); err != nil {
+		return nil, err
+	}
+	whole := runs[0]
 	if u.desc {
-		at = runs[len(runs)-1].to - 1
+		whole = runs[len(runs)-1]
 	}
-	var key []byte
-	for e, err := range u.from[0].Run(ctx, at, at+1) {
-		if err != nil {
-			return nil, faultOf(err)
+	lo, hi := 0, len(b.records) // what is left of the block
+	for lo < hi {
+		i, j := b.group(lo, hi, u.desc)
+		_, zone := zoneOf(b.key(i))
+		if zone || i == 0 && b.run.from > whole.from || j == len(b.records) && b.run.to < whole.to {
+			if lo > 0 || hi < len(b.records) {
+				break // at the beginning of the next block
+			}
+			return w.large(ctx, bytes.Clone(b.key(i)), runs)
 		}
-		key = bytes.Clone(e.Key)
+		for _, rec := range b.records[i:j] {
+			if rec > w.last {
+				if err := w.give(ctx, rec); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if w.last = -1; u.desc {
+			hi = i
+		} else {
+			lo = j
+		}
 	}
+	if u.desc {
+		return cutRuns(runs, 0, b.run.from+int64(hi)), nil
+	}
+	return cutRuns(runs, b.run.from+int64(lo), 1<<62), nil
+}
+
+// large gives the rows of a group that is not in one block, or of a zone.
+func (w *indexWalker) large(ctx context.Context, key []byte, runs []rankRun) ([]rankRun, error) {
+	u := w.t.use
 	lo, hi, err := u.group(ctx, key)
 	if err != nil {
 		return nil, err

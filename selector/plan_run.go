@@ -142,31 +142,74 @@ func (f *spanFinder) span(rec int64) (Span, error) {
 	if i := rec - f.first; len(f.spans) > 0 && i >= 0 && i < int64(len(f.spans)) {
 		return f.spans[i], nil
 	}
-	index, err := f.m.find(rec)
-	if err == nil {
-		err = f.read(index)
-	}
-	if err != nil {
+	if err := f.seek(rec); err != nil {
 		return Span{}, err
 	}
 	if i := rec - f.first; i >= 0 && i < int64(len(f.spans)) {
 		return f.spans[i], nil
 	}
-	return Span{}, badMap((1+index)*mapPage, "record %d is on no page", rec)
+	return Span{}, badMap((1+f.index)*mapPage, "record %d is on no page", rec)
 }
 
-// read takes a page in hand.
-func (f *spanFinder) read(index int64) error {
-	f.spans = f.spans[:0]
-	if err := readFull(f.m.r, f.page[:], (1+index)*mapPage); err != nil {
-		return err
+// guesses is how often the page of a record is guessed by its number, before the
+// middle is tried: pages have about as many records.
+const guesses = 6
+
+// seek takes the page of a record in hand.
+func (f *spanFinder) seek(rec int64) error {
+	lo, hi := int64(0), f.m.head.pages
+	first, end := int64(0), f.m.head.records // of page lo, and of page hi
+	for n := 0; hi-lo > 1; n++ {
+		mid := lo + (hi-lo)/2
+		if n < guesses && end > first {
+			mid = min(lo+int64(float64(rec-first)/float64(end-first)*float64(hi-lo)), hi-1)
+		}
+		if err := f.load(mid); err != nil {
+			return err
+		}
+		at, behind := f.holds()
+		switch {
+		case rec < at && mid > lo:
+			hi, end = mid, at
+		case rec < behind:
+			return f.decode()
+		case mid+1 < hi:
+			lo, first = mid+1, behind
+		default:
+			return badMap((1+mid)*mapPage, "record %d is on no page", rec)
+		}
 	}
-	f.index, f.first = index, int64(binary.LittleEndian.Uint64(f.page[:]))
-	c := pageChain{head: f.m.head, index: index}
+	return f.read(lo)
+}
+
+// load reads a page.
+func (f *spanFinder) load(index int64) error {
+	f.index, f.spans = index, f.spans[:0]
+	return readFull(f.m.r, f.page[:], (1+index)*mapPage)
+}
+
+// holds returns the records that the page says it has.
+func (f *spanFinder) holds() (first, end int64) {
+	first = int64(binary.LittleEndian.Uint64(f.page[:]))
+	return first, first + int64(binary.LittleEndian.Uint16(f.page[16:]))
+}
+
+// decode takes the page that was read in hand.
+func (f *spanFinder) decode() error {
+	f.first, _ = f.holds()
+	c := pageChain{head: f.m.head, index: f.index}
 	return c.page(f.page[:], func(_ int64, s Span) bool {
 		f.spans = append(f.spans, s)
 		return true
 	})
+}
+
+// read takes a page in hand.
+func (f *spanFinder) read(index int64) error {
+	if err := f.load(index); err != nil {
+		return err
+	}
+	return f.decode()
 }
 
 // tally counts the matches by the ranks of their entries, and decides the tail.

@@ -27,20 +27,29 @@ func indexSource(t testing.TB, src []byte, l selector.Layout, redactions []strin
 	t.Helper()
 	s := indexedSource{built: build(t, src, l), src: src, indexes: map[string]selector.KeyIndex{}}
 	for _, p := range paths {
-		list := listIndex(t, s, p, redactions)
-		of := selector.IndexSource{Root: merkle.Sum(src), Size: int64(len(src)), Records: s.m.Records(), Layout: s.layout, Redactions: redactions}
-		b, err := selector.WriteIndex(of, list.path, list.list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.indexes[p], err = selector.OpenIndex(bytes.NewReader(b), int64(len(b)), list.path, of); err != nil {
-			t.Fatal(err)
-		}
 		if len(src)%2 == 0 {
-			s.indexes[p] = list
+			s.indexes[p] = listIndex(t, s, p, redactions)
+		} else {
+			s.indexes[p] = writtenIndex(t, s, p, redactions...)
 		}
 	}
 	return s
+}
+
+// writtenIndex is an index as it is stored.
+func writtenIndex(t testing.TB, s indexedSource, path string, redactions ...string) *selector.Index {
+	t.Helper()
+	list := listIndex(t, s, path, redactions)
+	of := selector.IndexSource{Root: merkle.Sum(s.src), Size: int64(len(s.src)), Records: s.m.Records(), Layout: s.layout, Redactions: redactions}
+	b, err := selector.WriteIndex(of, list.path, list.list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := selector.OpenIndex(bytes.NewReader(b), int64(len(b)), list.path, of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
 }
 
 // keyList is the slow index: all its entries, in order.

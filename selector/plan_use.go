@@ -64,7 +64,30 @@ type consulting struct {
 	indexes []KeyIndex
 	all     int64
 	access  []Access
+	found   map[rankOf]int64 // ranks that were asked for
 	err     error
+}
+
+// rankOf is a key of an index.
+type rankOf struct {
+	x   KeyIndex
+	key string
+}
+
+// rank returns the rank of a key.
+func (c *consulting) rank(x KeyIndex, key []byte) int64 {
+	if c.err != nil {
+		return 0
+	}
+	of := rankOf{x, string(key)}
+	n, ok := c.found[of]
+	if !ok {
+		if n, c.err = x.Rank(c.ctx, key); c.found == nil {
+			c.found = make(map[rankOf]int64)
+		}
+		c.found[of] = n
+	}
+	return n
 }
 
 func (c *consulting) best(rows bool) (*indexUse, error) {
@@ -113,13 +136,7 @@ func (c *consulting) tail(x KeyIndex) int64 { return x.Entries() - x.Tail() }
 func (c *consulting) ranks(x KeyIndex, ranges []KeyRange) []rankRun {
 	var out []rankRun
 	for _, k := range ranges {
-		if c.err != nil {
-			return nil
-		}
-		var r rankRun
-		if r.from, c.err = x.Rank(c.ctx, k.From); c.err == nil {
-			r.to, c.err = x.Rank(c.ctx, k.To)
-		}
+		r := rankRun{c.rank(x, k.From), c.rank(x, k.To)}
 		if c.err == nil && r.from < r.to {
 			if n := len(out); n > 0 && out[n-1].to == r.from {
 				out[n-1].to = r.to
