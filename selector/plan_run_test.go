@@ -198,27 +198,62 @@ func (a told) plain() string {
 	return fmt.Sprintln(strings.Join(a.rows, "\n"), matched, x.Returned, x.Undecidable, x.UndecidableSpans, x.Stop, x.More, x.Conclusion)
 }
 
-var planOrders = []string{"", "", "/a", "/a:desc", "/b", "/b:desc", "@[0]", "/a/b:desc"}
+var planOrders = []string{":desc", "/0", "/a", "/a:desc", "/b", "/b:desc", "@[0]", "/a/b:desc", "@.a", "none", "none", "none"}
+
+// planSource writes records that random conditions ask for, mostly of JSON, with
+// indexes.
+func (g *gen) planSource(t testing.TB, round, n int, redactions []string) indexedSource {
+	var src bytes.Buffer
+	l := layout(t, "ndjson", "", nil)
+	paths := []string{"/a", "/b", "@.a[*]", "/a/b", "@[0]"}
+	text := func() string { return strings.ReplaceAll(pick(g, genStrings...), "\n", " ") }
+	switch round % 8 {
+	case 5:
+		l = selector.Layout{Format: "csv", Dialect: selector.Dialect{Delimiter: ",", Quote: `"`, Header: true}}
+		src.WriteString("a,b,c,0\n")
+		paths = []string{"/a", "/b", "/0"}
+	case 6:
+		l, paths = layout(t, "text", "", nil), []string{""}
+	}
+	for range n {
+		switch round % 8 {
+		case 5:
+			src.WriteString(text() + "," + pick(g, text(), text(), `"x"y`) + pick(g, "\n", ","+text()+"\n"))
+		case 6:
+			src.WriteString(text() + pick(g, "", "", "\xff") + "\n")
+		default:
+			src.WriteString(strings.ReplaceAll(g.planRecord(), "\n", " ") + "\n")
+		}
+	}
+	return indexSource(t, src.Bytes(), l, redactions, paths...)
+}
+
+// fits reports whether records can have a path.
+func (s indexedSource) fits(t testing.TB, path string) bool {
+	t.Helper()
+	path = strings.TrimSuffix(path, ":desc")
+	p, err := selector.ParseKeyPath(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Maker(s.layout, nil)
+	return err == nil
+}
 
 // Answers with and without indexes are the same: rows, order, counts, where a
 // page ends and what follows from it.
 func TestConsultSame(t *testing.T) {
 	g := newGen(62)
-	nd := layout(t, "ndjson", "", nil)
 	used, walked, tallied, cut := 0, 0, 0, 0
 	for round := range 16 {
 		g.clean = round%4 == 3
-		var src bytes.Buffer
 		n := 1 + g.IntN(200)
-		for range n {
-			src.WriteString(strings.ReplaceAll(g.planRecord(), "\n", " ") + "\n")
-		}
 		var redactions []string
 		if g.IntN(5) == 0 {
 			redactions = []string{pick(g, "/a", "/b", "/c", "/a/b")}
 		}
-		s := indexSource(t, src.Bytes(), nd, redactions, "/a", "/b", "@.a[*]", "/a/b", "@[0]")
-		for range 50 {
+		s := g.planSource(t, round, n, redactions)
+		for range 40 {
 			q := asked{redactions: redactions}
 			switch g.IntN(8) {
 			case 0:
@@ -232,14 +267,14 @@ func TestConsultSame(t *testing.T) {
 			if _, err := selector.ParseWhere(q.where); err != nil && q.where != "" {
 				continue
 			}
-			if o := pick(g, planOrders...); o != "" {
+			if o := pick(g, planOrders...); o != "none" && s.fits(t, o) {
 				q.order = append(q.order, o)
-				if g.IntN(8) == 0 {
+				if g.IntN(8) == 0 && s.fits(t, "/c") {
 					q.order = append(q.order, "/c")
 				}
 			}
-			if g.IntN(4) == 0 {
-				q.sel = append(q.sel, pick(g, "/a", "@.b", "@.a[*]"))
+			if sel := pick(g, "/a", "@.b", "@.a[*]", ""); g.IntN(4) == 0 && s.fits(t, sel) {
+				q.sel = append(q.sel, sel)
 			}
 			if g.IntN(3) > 0 {
 				q.budget.Limit = int64(1 + g.IntN(20))
