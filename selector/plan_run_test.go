@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -198,7 +199,7 @@ func (a told) plain() string {
 	return fmt.Sprintln(strings.Join(a.rows, "\n"), matched, x.Returned, x.Undecidable, x.UndecidableSpans, x.Stop, x.More, x.Conclusion)
 }
 
-var planOrders = []string{":desc", "/0", "/a", "/a:desc", "/b", "/b:desc", "@[0]", "/a/b:desc", "@.a", "none", "none", "none"}
+var planOrders = []string{":desc", "/0", "/a", "/a:desc", "/b", "/b:desc", "@[0]", "/a/b:desc", "@.a", "none", "none", "none", "none", "none"}
 
 // planSource writes records that random conditions ask for, mostly of JSON, with
 // indexes.
@@ -283,14 +284,14 @@ func TestConsultSame(t *testing.T) {
 				q.budget.ReturnBytes = int64(1 + g.IntN(400))
 			}
 			var some []selector.KeyIndex
-			for _, x := range s.indexes {
+			for _, p := range slices.Sorted(maps.Keys(s.indexes)) {
 				if g.IntN(3) > 0 {
-					some = append(some, x)
+					some = append(some, s.indexes[p])
 				}
 			}
 			task := s.task(t, q)
 			query := &selector.Query{Where: task.Where, Order: task.Order, Select: task.Select}
-			count := g.IntN(3) == 0 && len(q.order)+len(q.sel) == 0
+			count := g.IntN(2) == 0 && len(q.order)+len(q.sel) == 0
 			if count {
 				q.budget = selector.Budget{}
 				task.Budget = q.budget
@@ -324,7 +325,7 @@ func TestConsultSame(t *testing.T) {
 			}
 		}
 	}
-	if used < 100 || walked < 40 || tallied < 5 || cut < 400 {
+	if used < 90 || walked < 15 || tallied < 4 || cut < 300 {
 		t.Errorf("%d by candidates, %d in order, %d by ranks, %d further pages", used, walked, tallied, cut)
 	}
 }
