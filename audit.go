@@ -37,6 +37,10 @@ type Shown struct {
 	Exact bool `json:"exact,omitempty"`
 	// Placed are the numbers of records whose places were shown.
 	Placed *[2]int64 `json:"placed,omitempty"`
+	// Index is the path of an index of which Pages were shown, from 0: keys, and the
+	// records that have them.
+	Index string     `json:"index,omitempty"`
+	Pages [][2]int64 `json:"pages,omitempty"`
 	// Rows is how many records were shown, or counted, or listed.
 	Rows *int64 `json:"rows,omitempty"`
 	// QID is the query's.
@@ -207,6 +211,7 @@ func exported(size int64, r gate.Request) Shown {
 	if shown.Export = true; r.Placed.Start < r.Placed.End {
 		shown.Placed = &[2]int64{r.Placed.Start, r.Placed.End}
 	}
+	shown.Index, shown.Pages = r.Index, pageList(r.Pages)
 	return shown
 }
 

@@ -163,6 +163,7 @@ var wireTable = []struct {
 	{selector.ErrCursorScope, CodeCursorScope, FixCall, false},
 	{selector.ErrNotRecords, CodeNotRecords, FixCall, false},
 	{selector.ErrSelector, CodeSelectorInvalid, FixCall, false},
+	{selector.ErrUnprovable, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrRange, CodeSelectorInvalid, FixCall, false},
 	{selector.ErrLayout, CodeSelectorInvalid, FixCall, false},
 	{catalogue.ErrInvalid, CodeSelectorInvalid, FixCall, false},
@@ -201,6 +202,7 @@ var wireTable = []struct {
 	// A blob that the catalogue names and the store lacks was lost, not "not found".
 	{cas.ErrNotFound, CodeIntegrityFailed, Refetch, false},
 	{selector.ErrMap, CodeIntegrityFailed, Refetch, false},
+	{selector.ErrProof, CodeIntegrityFailed, Refetch, false},
 	{context.Canceled, CodeScanIncomplete, Wait, true},
 	{context.DeadlineExceeded, CodeScanIncomplete, Wait, true},
 }

@@ -101,7 +101,8 @@ type asked struct {
 	limit  int64
 	cursor string       // that the answer goes on from
 	placed merkle.Range // records whose places are shown
-	span   *[2]int64    // where the value at a pointer stands
+	index  *manifest.DisclosedIndex
+	span   *[2]int64 // where the value at a pointer stands
 	proven bool
 	// loose: the ranges cover what was shown, and more.
 	loose bool
@@ -155,6 +156,7 @@ func (r *recorder) sign(ctx context.Context, permit gate.Permit, answer *selecto
 	if q.placed.Start < q.placed.End {
 		body.Disclosed.Placed = &[2]int64{q.placed.Start, q.placed.End}
 	}
+	body.Disclosed.Index = q.index
 	if body.Page, err = r.page(ctx, q.cursor, answer.QID); err != nil {
 		return err
 	}

@@ -98,6 +98,17 @@ type Disclosed struct {
 	// Placed are the numbers of records whose places were shown without their
 	// bytes; null: none.
 	Placed *[2]int64 `json:"placed"`
+	// Index has the pages of an index that were shown, with the keys and the numbers
+	// of the records on them, and the counts in its header; absent: none.
+	Index *DisclosedIndex `json:"index,omitzero"`
+}
+
+// DisclosedIndex are pages of an index that were shown.
+type DisclosedIndex struct {
+	Path string `json:"path"`
+	// Pages are their numbers from 0, half open. Where they were in too many pieces
+	// to list, all between the first and the last.
+	Pages [][2]int64 `json:"pages"`
 }
 
 // Page is the receipt's place in the chain of a query's pages.
@@ -135,6 +146,11 @@ func (b *Receipt) check(c *checker) {
 	c.ranges(b.Disclosed.Ranges, "/disclosed/ranges")
 	if p := b.Disclosed.Placed; p != nil {
 		c.must(p[0] >= 0 && p[0] < p[1], "/disclosed/placed", "[%d,%d) is empty", p[0], p[1])
+	}
+	if x := b.Disclosed.Index; x != nil {
+		c.must(x.Path == "" || x.Path[0] == '/' || x.Path[0] == '@' || x.Path[0] == '$', "/disclosed/index/path", "%s is no path", quote(x.Path))
+		c.ranges(x.Pages, "/disclosed/index/pages")
+		c.must(b.Examined.Basis == "index", "/disclosed/index", "pages of an index, of an answer without one")
 	}
 	p := &b.Page
 	c.digest(p.Previous, "/page/previous")

@@ -185,12 +185,12 @@ func (h *orderedRows) Pop() any {
 
 // A Proven is an answer that a proof shows.
 type Proven struct {
-	Matched     int64  // records that match; those up to the last row where the answer is cut short
-	Returned    int64  // rows
-	Undecidable int64  // records that cannot be told, as far as Matched goes; of a count, entries
-	Shown       int64  // records whose bytes the proof shows
-	Cut         bool   // by its limit: what stands behind the last row is not shown
-	More        string // whether more records match than were returned: yes, no or unknown
+	Matched     int64  `json:"matched"`     // records that match; those up to the last row where the answer is cut short
+	Returned    int64  `json:"returned"`    // rows
+	Undecidable int64  `json:"undecidable"` // records that cannot be told, as far as Matched goes
+	Shown       int64  `json:"shown"`       // records whose bytes the proof shows
+	Cut         bool   `json:"cut"`         // by its limit: what stands behind the last row is not shown
+	More        string `json:"more"`        // whether more records match than were returned: yes, no or unknown
 }
 
 // Finish ends the check, and gives the rows to emit that another order than the

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
 	"leafproof"
+	"leafproof/internal/outfile"
+	"leafproof/selector"
 )
 
 func queryCommand() *cobra.Command {
@@ -19,6 +22,8 @@ func queryCommand() *cobra.Command {
 		Long: "Print the records that satisfy a condition, a newline after each, and to stderr what the answer rests on.\n" +
 			"EXPR is an RFC 9535 expression in which @ is the record, as in @.status == \"open\" && @.sev >= 3, or\n" +
 			"{\"field\": POINTER, \"equals\" | \"contains\": VALUE}.\n\n" +
+			"With --prove and -o, write a bundle that proves the answer to a stranger: an index shows that no other record\n" +
+			"matches. With --count it proves the number alone and shows no record.\n\n" +
 			"P is a JSON Pointer into the record, or a JSONPath query. With --select a line has a field for each P, tabs\n" +
 			"between them: the value as it stands; nothing where there is none; [V,V…] where P may select several.",
 		Args: args(1, 1),
@@ -30,6 +35,8 @@ func queryCommand() *cobra.Command {
 	f.Int64Var(&q.Limit, "limit", 0, "return at most this many records (default: no limit)")
 	f.StringVar(&q.Cursor, "cursor", "", "go on where an earlier answer stopped")
 	f.BoolVar(&q.Count, "count", false, "print the number of matching records alone")
+	prove := f.Bool("prove", false, "with -o: prove that nothing was left out, by an index")
+	out := f.StringP("out", "o", "", "with --prove: write the bundle to this file")
 	asFlags(cmd)
 	receipt := receiptFlag(cmd)
 	asJSON := jsonFlag(cmd)
@@ -45,9 +52,20 @@ func queryCommand() *cobra.Command {
 				return usage("--count goes without --%s: it counts all records", name)
 			}
 		}
+		if *prove != cmd.Flags().Changed("out") || *prove && *out == "" {
+			return usage("--prove goes with -o FILE: the bundle that proves the answer")
+		}
+		if *prove && (q.Cursor != "" || len(q.Select) > 0) {
+			return usage("--prove goes without --cursor and --select: a proof is of whole records, from the first")
+		}
 		var err error
 		if q.Receipt, err = receipt.ask(cmd); err != nil {
 			return err
+		}
+		if *prove {
+			return withStore(cmd, func(s *leafproof.Store) error {
+				return errors.Join(queryProof(cmd, s, args[0], q, *out, *asJSON), receipt.write(cmd))
+			})
 		}
 		return withStore(cmd, func(s *leafproof.Store) error {
 			bar := outputProgress(cmd, args[0], -1)
@@ -66,6 +84,35 @@ func queryCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// queryProof writes a bundle that proves the answer.
+func queryProof(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Query, out string, asJSON bool) error {
+	if asJSON && out == "-" {
+		return usage("--json goes with -o FILE: the bundle itself goes to standard output")
+	}
+	var a *leafproof.ProvenAnswer
+	bar := outputProgress(cmd, out, -1)
+	err := outfile.Write(out, cmd.OutOrStdout(), func(w io.Writer) (err error) {
+		a, err = s.ProveQuery(cmd.Context(), caller(cmd), id, q, progressWriter{w, bar})
+		return err
+	})
+	bar.stop()
+	switch {
+	case err != nil:
+		return err
+	case asJSON:
+		return printJSON(cmd.OutOrStdout(), struct {
+			ArtifactID string `json:"artifact_id"`
+			Claim      string `json:"claim"`
+			File       string `json:"file"`
+			Index      string `json:"index"`
+			selector.Proven
+			Conclusion string `json:"conclusion"`
+		}{id, a.Claim.String(), out, a.Index, a.Found, a.Conclusion})
+	}
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s proves the answer to %s of %s, by the index over %s\nleafproof: %s\n", out, a.Claim, id, a.Index, a.Conclusion)
+	return err
 }
 
 func queryText(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Query) error {

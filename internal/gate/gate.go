@@ -71,13 +71,20 @@ type Request struct {
 	// shown, without their bytes: a proof of records carries whole pages of the
 	// record map.
 	Placed merkle.Range
+	// Pages are the pages, from 0, of the index over Index that will be shown: keys,
+	// which are values of records or stand for them, and which records have them. Who
+	// asks for a proof of an answer asks for all records in Placed too: such a proof
+	// says something of each.
+	Index string
+	Pages []merkle.Range
 }
 
 // equal reports whether two requests ask the same.
 func (r Request) equal(o Request) bool {
 	return r.Principal == o.Principal && r.Tenant == o.Tenant && r.Run == o.Run &&
 		r.Artifact == o.Artifact && r.Action == o.Action && r.Purpose == o.Purpose &&
-		slices.Equal(r.Ranges, o.Ranges) && slices.Equal(r.Records, o.Records) && r.Placed == o.Placed
+		slices.Equal(r.Ranges, o.Ranges) && slices.Equal(r.Records, o.Records) && r.Placed == o.Placed &&
+		r.Index == o.Index && slices.Equal(r.Pages, o.Pages)
 }
 
 // shows reports whether anything of the artifact's bytes, or the place of a record,

@@ -20,6 +20,7 @@ import (
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
 // The exit codes of a verification.
@@ -45,6 +46,10 @@ type Options struct {
 	ExpectBytes    string   // "A:B"
 	ExpectRecords  string   // "A:B"
 	ExpectPointer  *string  // RFC 6901; nil: not asked
+	ExpectWhere    string   // a condition; "" for any
+	ExpectLimit    int64    // rows; goes with ExpectWhere or ExpectOrder
+	ExpectOrder    []string // P or P:desc
+	RebuildIndex   string   // a file with the artifact's bytes
 	Later          []string // files with statements that may have ended the artifact's currency
 	// Checkpoints is the file of the checkpoints that the reader has seen: see
 	// [tlog.Memory]. Log is the folder of an exported log, to show consistency by.
@@ -61,12 +66,15 @@ type Options struct {
 func (o Options) Given(names ...string) error {
 	values := map[string]string{
 		"policy": o.Policy, "o": o.Out, "out": o.Out, "at": o.At, "expect-artifact": o.ExpectArtifact, "expect-bytes": o.ExpectBytes, "expect-records": o.ExpectRecords,
-		"checkpoints": o.Checkpoints, "log": o.Log,
+		"checkpoints": o.Checkpoints, "log": o.Log, "expect-where": o.ExpectWhere, "rebuild-index": o.RebuildIndex,
 	}
 	for _, name := range names {
 		if v, known := values[name]; known && v == "" {
 			return usage("--%s is given without a value", name)
 		}
+	}
+	if slices.Contains(names, "expect-limit") && o.ExpectLimit < 1 {
+		return usage("--expect-limit: %d is not a number of records: it is at least 1", o.ExpectLimit)
 	}
 	for _, list := range [][]string{o.Keys, o.RequireProven, o.Later} {
 		if slices.Contains(list, "") {
@@ -202,8 +210,33 @@ func options(o Options) (bundle.Options, error) {
 	if b.Later, err = later(o.Later); err != nil {
 		return b, err
 	}
-	b.Expect, err = expectation(o)
+	if b.Expect, err = expectation(o); err != nil {
+		return b, err
+	}
+	b.ExpectQuery, err = question(o)
+	if b.Expect != nil && b.ExpectQuery != nil {
+		err = usage("--expect-where goes without the other parts: a bundle has one claim")
+	}
 	return b, err
+}
+
+// question is the query that the claim must answer; nil for any claim.
+func question(o Options) (*bundle.Question, error) {
+	if o.ExpectWhere == "" {
+		if o.ExpectLimit != 0 || len(o.ExpectOrder) > 0 {
+			return nil, usage("--expect-limit and --expect-order go with --expect-where")
+		}
+		return nil, nil
+	}
+	if _, err := selector.ParseWhere(o.ExpectWhere); err != nil {
+		return nil, usage("--expect-where: %v", err)
+	}
+	for _, text := range o.ExpectOrder {
+		if _, err := selector.ParseOrder(text); err != nil {
+			return nil, usage("--expect-order: %v", err)
+		}
+	}
+	return &bundle.Question{Where: o.ExpectWhere, Order: o.ExpectOrder, Limit: o.ExpectLimit}, nil
 }
 
 // later reads statements: each file is one DSSE envelope in canonical JSON, with or
@@ -339,7 +372,7 @@ func parseBound(s string) (int64, error) {
 func codeOf(err error) int {
 	var u *UsageError
 	switch {
-	case errors.As(err, &u), errors.Is(err, bundle.ErrLater):
+	case errors.As(err, &u), errors.Is(err, bundle.ErrLater), errors.Is(err, selector.ErrSelector) && !errors.Is(err, bundle.ErrMalformed):
 		return ExitUsage
 	case errors.Is(err, bundle.ErrMalformed):
 		return ExitMismatch
@@ -350,12 +383,7 @@ func codeOf(err error) int {
 func writeText(w io.Writer, res *bundle.Result, note string) error {
 	if m := res.Manifest; m != nil {
 		fmt.Fprintf(w, "claim      %s of %s\n", res.Claim, m.ArtifactID)
-		for _, r := range res.Shown {
-			fmt.Fprintf(w, "discloses  bytes %d:%d\n", r.Start, r.End)
-		}
-		if r := res.Placed; r.End > r.Start {
-			fmt.Fprintf(w, "discloses  where records %d:%d stand\n", r.Start, r.End)
-		}
+		writeDisclosed(w, res)
 		fmt.Fprintln(w)
 	}
 	if err := res.Verdict.WriteTable(w); err != nil {
@@ -364,10 +392,41 @@ func writeText(w io.Writer, res *bundle.Result, note string) error {
 	if f, _ := res.Verdict.Fact(manifest.FactKey); f.Reason == manifest.NoPolicy {
 		fmt.Fprintln(w, "Give --policy FILE (a copy of the store's trust.policy), or --key FILE (its keys/manifest.pub), that reached you by another way.")
 	}
+	if a := res.Answer; a != nil && res.Verdict.Exit() != ExitMismatch {
+		fmt.Fprintln(w, manifest.Printable(a.Conclusion))
+	}
 	if note != "" {
 		fmt.Fprintln(w, note)
 	}
 	return nil
+}
+
+// maxDisclosed is how many ranges of bytes are printed one by one.
+const maxDisclosed = 16
+
+// writeDisclosed says what the bundle shows, which is more than what it claims.
+func writeDisclosed(w io.Writer, res *bundle.Result) {
+	rest := int64(0)
+	for i, r := range res.Shown {
+		if i < maxDisclosed {
+			fmt.Fprintf(w, "discloses  bytes %d:%d\n", r.Start, r.End)
+		} else {
+			rest += r.End - r.Start
+		}
+	}
+	if rest > 0 {
+		fmt.Fprintf(w, "discloses  %d bytes in %d more ranges\n", rest, len(res.Shown)-maxDisclosed)
+	}
+	if r := res.Placed; r.End > r.Start {
+		fmt.Fprintf(w, "discloses  where records %d:%d stand\n", r.Start, r.End)
+	}
+	if a := res.Answer; a != nil {
+		pages := int64(0)
+		for _, r := range a.Pages {
+			pages += r.End - r.Start
+		}
+		fmt.Fprintf(w, "discloses  how many keys and entries the index over %s has, and the keys and record numbers on %d of its pages\n", manifest.Printable(a.Index.Path), pages)
+	}
 }
 
 // report is the JSON form of a verification.
@@ -377,6 +436,7 @@ type report struct {
 	Ref        *manifest.ArtifactRef `json:"ref,omitempty"` // the signed one
 	Receipt    *manifest.Receipt     `json:"receipt,omitempty"`
 	Claim      *claim                `json:"claim,omitempty"`
+	Answer     *answer               `json:"answer,omitempty"`
 	Discloses  *disclosed            `json:"discloses,omitempty"`
 	Verdict    *manifest.Verdict     `json:"verdict"`
 	Exit       int                   `json:"exit"`
@@ -389,12 +449,24 @@ type claim struct {
 	Pointer *string    `json:"pointer,omitempty"`
 	Ranges  [][2]int64 `json:"ranges,omitempty"`
 	Range   *[2]int64  `json:"range,omitempty"`
+	Query   any        `json:"query,omitempty"`
+	Limit   *int64     `json:"limit,omitempty"`
+	Count   *bool      `json:"count,omitempty"`
+}
+
+// answer is what a query claim proves.
+type answer struct {
+	selector.Proven
+	Index      string `json:"index"`
+	Conclusion string `json:"conclusion"`
 }
 
 // disclosed is what the bundle shows: whole leaves, and where records stand.
 type disclosed struct {
 	Bytes  [][2]int64 `json:"bytes"`
 	Placed *[2]int64  `json:"placed_records,omitempty"`
+	Index  string     `json:"index,omitempty"`
+	Pages  [][2]int64 `json:"index_pages,omitempty"`
 }
 
 func writeJSON(w io.Writer, res *bundle.Result, code int) error {
@@ -402,13 +474,21 @@ func writeJSON(w io.Writer, res *bundle.Result, code int) error {
 	if m := res.Manifest; m != nil {
 		out.ArtifactID, out.ManifestID, out.Ref = m.ArtifactID, m.ManifestID, &m.Predicate.ArtifactRef
 		out.Receipt = res.Receipt
-		out.Claim = &claim{res.Claim.Kind, res.Claim.Pointer, res.Claim.Ranges, res.Claim.Range}
+		c := res.Claim
+		out.Claim = &claim{c.Kind, c.Pointer, c.Ranges, c.Range, c.Query, c.Limit, c.Count}
 		out.Discloses = &disclosed{Bytes: [][2]int64{}}
 		for _, r := range res.Shown {
 			out.Discloses.Bytes = append(out.Discloses.Bytes, [2]int64{r.Start, r.End})
 		}
 		if r := res.Placed; r.End > r.Start {
 			out.Discloses.Placed = &[2]int64{r.Start, r.End}
+		}
+		if a := res.Answer; a != nil {
+			out.Answer = &answer{a.Proven, a.Index.Path, a.Conclusion}
+			out.Discloses.Index = a.Index.Path
+			for _, r := range a.Pages {
+				out.Discloses.Pages = append(out.Discloses.Pages, [2]int64{r.Start, r.End})
+			}
 		}
 	}
 	var text bytes.Buffer

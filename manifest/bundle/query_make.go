@@ -28,8 +28,9 @@ type QueryBundle struct {
 	// Pages are the pages of the index that the bundle shows.
 	Pages []merkle.Range
 
-	prover selector.Prover
-	begun  func() (*selector.Completeness, error)
+	manifest *manifest.Manifest
+	prover   selector.Prover
+	begun    func() (*selector.Completeness, error)
 }
 
 // Query returns the bundle that proves the answer to a question with an index. The
@@ -47,7 +48,7 @@ func Query(ctx context.Context, src Source, index IndexSource, asked selector.As
 	if err != nil {
 		return nil, err
 	}
-	q := &QueryBundle{prover: selector.Prover{Asked: asked, Want: want, Index: index.Data, Map: m, Source: src.Data}}
+	q := &QueryBundle{manifest: src.Manifest, prover: selector.Prover{Asked: asked, Want: want, Index: index.Data, Map: m, Source: src.Data}}
 	outline, err := q.prover.Outline(ctx)
 	if err != nil {
 		return nil, err
@@ -70,6 +71,9 @@ func Query(ctx context.Context, src Source, index IndexSource, asked selector.As
 	q.Found = *found
 	return q, q.build(ctx, src, index, outline, mapLeaves)
 }
+
+// Conclusion is the strongest sentence that the proof and the manifest justify.
+func (q *QueryBundle) Conclusion() string { return conclusion(q.manifest, q.prover.Asked, &q.Found) }
 
 // Rows gives the answer's rows to emit, as a verifier finds them.
 func (q *QueryBundle) Rows(ctx context.Context, emit func(selector.Row) error) error {

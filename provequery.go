@@ -1,0 +1,256 @@
+package leafproof
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"leafproof/cas"
+	"leafproof/internal/gate"
+	"leafproof/manifest"
+	"leafproof/manifest/bundle"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+// A ProvenAnswer is what a bundle proves that [Store.ProveQuery] wrote.
+type ProvenAnswer struct {
+	Claim      bundle.Claim
+	Found      selector.Proven
+	Index      string // the path of the index that proves it
+	Conclusion string // the strongest sentence that proof and manifest justify
+}
+
+// ProveQuery writes a bundle that proves the answer to a query to anybody who holds
+// the store's policy: that these records match, and that no other does. An index
+// proves it, and the bundle shows more than the answer: the pages of the index
+// around the keys that were asked for, the pages of the record map with the
+// records, and the leaves of 1 KiB around them. What it says is said of every
+// record, so Authority is asked about all of them.
+//
+// The error has [CodeSelectorInvalid] where no index proves such an answer: of a
+// substring, a pattern, or a field without an index. [Store.Query] answers those
+// by a scan, and its receipt has the store's word for it.
+func (s *Store) ProveQuery(ctx context.Context, who Caller, id string, q Query, w io.Writer) (*ProvenAnswer, error) {
+	a, err := s.find(ctx, who, id, gate.Prove)
+	if err != nil {
+		return nil, err
+	}
+	p, err := a.proveQuery(ctx, q)
+	if err != nil {
+		return nil, a.tell(ctx, err)
+	}
+	defer p.close()
+	ranges := p.b.Leaves().Bytes()
+	if len(ranges) == 0 {
+		ranges = noByte
+	}
+	a.request.Placed = merkle.Range{Start: 0, End: a.m.Predicate.Records.Count}
+	a.request.Index, a.request.Pages = p.index.Facts.Path, p.b.Pages
+	permit, err := a.permit(ctx, ranges...)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.receipt(ctx, q, permit); err != nil {
+		return nil, wireError(id, err)
+	}
+	if err := a.commit(ctx, p.b.Bundle); err != nil {
+		return nil, wireError(id, err)
+	}
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, w), permit, a.request)
+	if err != nil {
+		return nil, wireError(id, err)
+	}
+	if err := a.disclosed(ctx, permit, exported(a.m.Size, a.request)); err != nil {
+		return nil, err
+	}
+	if err := a.exported(ctx, "a bundle of "+p.b.Claim().String()); err != nil {
+		return nil, wireError(id, err)
+	}
+	if _, err := p.b.WriteTo(gated); err != nil {
+		return nil, wireError(id, err)
+	}
+	return &ProvenAnswer{Claim: p.b.Claim(), Found: p.b.Found, Index: p.index.Facts.Path, Conclusion: p.b.Conclusion()}, nil
+}
+
+// queryProof is a bundle of an answer on its way.
+type queryProof struct {
+	a     *artifact
+	asked *selector.Query
+	b     *bundle.QueryBundle
+	index bundle.IndexSource
+	files []*cas.Reader
+}
+
+func (p *queryProof) close() {
+	for _, f := range p.files {
+		f.Close()
+	}
+}
+
+// proveQuery makes the bundle, over the index with the fewest candidates.
+func (a *artifact) proveQuery(ctx context.Context, q Query) (p *queryProof, err error) {
+	if q.Cursor != "" || len(q.Select) > 0 || q.MaxRecords != 0 || q.MaxBytes != 0 || q.ReturnBytes != 0 {
+		return nil, fail(CodeSelectorInvalid, FixCall, "prove", "a proof is of whole records and of all that match, or the first of them: no cursor, selection or budget goes with it")
+	}
+	answer, task, err := a.ask(q)
+	if err != nil {
+		return nil, err
+	}
+	p = &queryProof{a: a, asked: answer.Query}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	asked := selector.Asked{Query: &selector.Query{Where: task.Where, Order: task.Order}, Limit: q.Limit, Count: q.Count}
+	if err := p.choose(ctx, asked); err != nil {
+		return nil, err
+	}
+	data, err := a.data(ctx)
+	if err != nil {
+		return nil, err
+	}
+	mapped, _, _, err := a.records(ctx)
+	if err != nil {
+		data.Close()
+		return nil, err
+	}
+	p.files = append(p.files, data, mapped)
+	src := bundle.Source{
+		Manifest: a.m, Envelope: a.signed.Manifest, SSH: a.signed.SSH,
+		Data: data, Tree: data.Tree(), Map: mapped, MapTree: mapped.Tree(),
+	}
+	p.b, err = bundle.Query(ctx, src, p.index, asked)
+	return p, err
+}
+
+// choose opens the index that proves the answer with the fewest candidates.
+func (p *queryProof) choose(ctx context.Context, asked selector.Asked) error {
+	sources, err := p.a.indexSources(ctx)
+	if err != nil {
+		return err
+	}
+	if len(sources) == 0 {
+		return fail(CodeSelectorInvalid, FixCall, "prove", "%s has no index, and without one no answer can be proven: `leafproof index add` makes one; a receipt has the store's word for a scan", p.a.row.ArtifactID)
+	}
+	var why error
+	best := int64(math.MaxInt64)
+	for _, x := range sources {
+		cost, err := p.cost(ctx, asked, x)
+		if err != nil {
+			why = errors.Join(why, fmt.Errorf("%s: %w", x.Facts.Path, err))
+			continue
+		}
+		if cost < best {
+			best, p.index = cost, x.IndexSource
+		}
+	}
+	if best == math.MaxInt64 {
+		return why
+	}
+	_, file, err := p.a.openIndex(ctx, p.index.Facts)
+	if err != nil {
+		return err
+	}
+	p.files = append(p.files, file)
+	p.index.Data, p.index.Tree = file, file.Tree()
+	return nil
+}
+
+// cost is how many entries of an index stand where the answer may lie.
+func (p *queryProof) cost(ctx context.Context, asked selector.Asked, x indexSource) (int64, error) {
+	want, err := bundle.IndexWant(p.a.m, x.Facts)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := selector.NewCompleteness(asked, want, 0); err != nil {
+		return 0, err
+	}
+	index, file, err := p.a.openIndex(ctx, x.Facts)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	n := index.Entries() - index.Tail()
+	for _, r := range want.Path.Plan(asked.Query.Where).Ranges {
+		from, err := index.Rank(ctx, r.From)
+		if err != nil {
+			return 0, err
+		}
+		to, err := index.Rank(ctx, r.To)
+		if err != nil {
+			return 0, err
+		}
+		n += to - from
+	}
+	if asked.Limit > 0 && want.Path.Orders(asked.Query.Order) {
+		n = min(n, asked.Limit) // the first rows stand together
+	}
+	return n, nil
+}
+
+// indexSource is an index that a statement of the store names.
+type indexSource struct{ bundle.IndexSource }
+
+// indexSources lists the indexes of the artifact; their files are not open.
+func (a *artifact) indexSources(context.Context) ([]indexSource, error) {
+	var out []indexSource
+	for _, x := range a.m.Predicate.Indexes {
+		out = append(out, indexSource{bundle.IndexSource{Facts: x}})
+	}
+	return out, nil
+}
+
+// receipt puts a receipt into the bundle, where one is asked for.
+func (p *queryProof) receipt(ctx context.Context, q Query, permit gate.Permit) error {
+	rec, err := p.a.recorder(ctx, q.Receipt)
+	if rec == nil || err != nil {
+		return err
+	}
+	if err := p.b.Rows(ctx, func(r selector.Row) error {
+		if _, err := rec.digest.Write(r.Bytes); err != nil {
+			return err
+		}
+		_, err := rec.digest.Write(newline)
+		return err
+	}); err != nil {
+		return err
+	}
+	rec.show(p.b.Leaves().Bytes()...)
+	answer, found := p.a.answer(), p.b.Found
+	answer.Query = p.asked
+	answer.Selector, answer.QID = p.asked.Normalised(p.a.layout()), p.asked.QID(p.a.layout())
+	answer.Order, answer.Basis = selector.OrderText(p.asked.Order), selector.BasisIndex
+	scan := selector.Scan{
+		Position: selector.Position{Examined: found.Shown, Matched: found.Matched, Undecidable: found.Undecidable},
+		Stop:     selector.StopComplete, More: found.More, Returned: found.Returned, Counted: !found.Cut,
+	}
+	if found.More != selector.MoreNo {
+		scan.Stop = selector.StopPageLimit
+	}
+	answer.Fill(scan)
+	about := asked{where: q.Where, limit: q.Limit, placed: p.a.request.Placed, proven: true}
+	about.index = &manifest.DisclosedIndex{Path: p.index.Facts.Path, Pages: pageList(p.b.Pages)}
+	if err := rec.sign(ctx, permit, answer, about); err != nil {
+		return err
+	}
+	return p.b.AddReceipt(q.Receipt.Envelope)
+}
+
+// maxPageRuns bounds the runs of pages that are listed one by one.
+const maxPageRuns = 64
+
+// pageList is what is recorded of pages of an index.
+func pageList(runs []merkle.Range) [][2]int64 {
+	if n := len(runs); n > maxPageRuns {
+		runs = []merkle.Range{{Start: runs[0].Start, End: runs[n-1].End}}
+	}
+	var out [][2]int64
+	for _, r := range runs {
+		out = append(out, [2]int64{r.Start, r.End})
+	}
+	return out
+}
