@@ -253,6 +253,26 @@ func (r *references) describe(what ref.New, f *Facts, o *PutOptions) {
 	for _, id := range what.Inputs {
 		f.Inputs = append(f.Inputs, manifest.Input{ArtifactID: id, Role: "source"})
 	}
+	if len(f.Inputs) > 0 && f.Transform == nil && f.Lineage == "" {
+		f.Transform = toolTransform(f.Producer)
+	}
+}
+
+// TransformTool is the transform of what a tool made of the artifacts that it was
+// called with. Its spec is {"tool":NAME}: what it was asked is in the digest of the
+// arguments, which is keyed.
+const TransformTool = "leafproof.tool.v1"
+
+func toolTransform(p *Producer) *manifest.Transform {
+	name := "unknown"
+	if p != nil {
+		name = p.Tool
+	}
+	spec, err := manifest.Canonical(map[string]any{"tool": name})
+	if err != nil { // a name is canonical, or escaped
+		spec = nil
+	}
+	return &manifest.Transform{ID: TransformTool, SpecDigest: merkle.Sum(spec).String()}
 }
 
 // nameable is a caller's string in a manifest: as it is where a manifest can hold it,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf16"
 
 	"leafproof"
@@ -253,6 +254,9 @@ func lines(n int) []byte {
 	}
 	return []byte(b.String())
 }
+
+// testTime is a moment of the past.
+var testTime = time.Date(2026, 11, 6, 4, 10, 0, 0, time.UTC)
 
 // big reports whether tests may take minutes and gigabytes.
 func big() bool { return os.Getenv("LEAFPROOF_BIG") != "" }
