@@ -7,6 +7,7 @@ import (
 
 	"leafproof"
 	"leafproof/ref"
+	"leafproof/selector"
 )
 
 // sentences are what a model reads of a failure of the store: nothing in them comes
@@ -106,10 +107,12 @@ func FailureOf(err error) Failure {
 	f := Failure{Code: wire.Code, Message: sentence(wire.Code), Retryable: wire.Retryable, Action: wire.Action}
 	if e, ok := errors.AsType[*ref.Error](err); ok {
 		f.At = clip(e.At, 100)
-		f.Message = clip(clean(e.Error()), maxMessage)
-		if e.Cause != nil { // of the store
-			f.Message = sentence(wire.Code)
+		if _, stored := sentences[wire.Code]; !stored || e.Err == ref.ErrMalformed || e.Err == ref.ErrNotFound || e.Err == ref.ErrTooLarge {
+			f.Message = clip(clean(e.Error()), maxMessage) // what package ref says is fit for a model
 		}
+	}
+	if e, ok := errors.AsType[*selector.Error](err); ok && errors.Is(e, selector.ErrSelector) {
+		f.Message = clip(e.Error(), maxMessage) // what is wrong with the model's own expression
 	}
 	if e, ok := errors.AsType[*ToolError](err); ok {
 		f.Message = clip(e.Error(), maxMessage)
