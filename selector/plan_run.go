@@ -54,8 +54,9 @@ type picker struct {
 	places spanFinder
 }
 
-// pickGap is how far apart two records may be that are read at once.
-const pickGap = 4 << 10
+// pickGap is how far apart two records may be that are read at once: what stands
+// between them is of the same pieces that a store verifies and unpacks as a whole.
+const pickGap = 32 << 10
 
 // pick is batch where only some records are examined.
 func (f *feeder) pick(ctx context.Context, b *batch) (*batch, error) {
