@@ -72,9 +72,7 @@ func (c *checker) predicate(p *Predicate) {
 	if p.Records != nil {
 		c.records(p.Records, p.Bytes.Size)
 	}
-	if len(p.Indexes) > 0 {
-		c.fail("/predicate/indexes", fmt.Errorf("%w: indexes", ErrUnsupported))
-	}
+	c.indexes(p)
 	c.lineage(&p.Lineage)
 	if p.Schema != nil {
 		c.schema(p)
@@ -226,6 +224,38 @@ func (c *checker) records(r *Records, size int64) {
 		c.digest(&r.Map.Root, "/records/map/root")
 		c.must(r.Map.Size > 0, "/records/map/size", "%d is less than 1", r.Map.Size)
 	}
+}
+
+// MaxIndexes is how many indexes a manifest names.
+const MaxIndexes = 64
+
+// indexes checks what is said about the indexes. They are over records, of which
+// there must be a map, and stand in the order of their paths.
+func (c *checker) indexes(p *Predicate) {
+	if len(p.Indexes) == 0 {
+		return
+	}
+	c.must(p.Records != nil && p.Records.Map != nil, "/indexes", "indexes of an artifact without a record map")
+	c.must(len(p.Indexes) <= MaxIndexes, "/indexes", "%d indexes, at most %d", len(p.Indexes), MaxIndexes)
+	for i := range p.Indexes {
+		x, at := &p.Indexes[i], "/indexes/"+strconv.Itoa(i)
+		c.index(x, at)
+		c.must(i == 0 || p.Indexes[i-1].Path < x.Path, at+"/path", "%s stands twice or out of order", quote(x.Path))
+		c.must(p.Records == nil || x.Entries >= p.Records.Count, at+"/entries", "%d of %d records", x.Entries, p.Records.Count)
+	}
+}
+
+// index checks what is said about one index. An index over whole records has the
+// path "".
+func (c *checker) index(x *Index, at string) {
+	c.digest(&x.Root, at+"/root")
+	c.must(x.Size > 0, at+"/size", "%d is less than 1", x.Size)
+	c.notNegative(&x.Entries, at+"/entries")
+	c.must(x.Distinct >= 0 && x.Distinct <= x.Entries, at+"/distinct", "%d of %d entries", x.Distinct, x.Entries)
+	c.must(x.Undetermined >= 0 && x.Undetermined <= x.Entries, at+"/undetermined", "%d of %d entries", x.Undetermined, x.Entries)
+	c.must(len(x.Spec) > 0, at+"/spec", "an empty spec")
+	c.must(x.Spec["path"] == any(x.Path), at+"/spec/path", "not the path of the index")
+	c.digest(&x.SpecDigest, at+"/spec_digest")
 }
 
 func oneASCII(s string) bool {

@@ -168,7 +168,7 @@ func TestKindRefusals(t *testing.T) {
 		"a local time":      {manifest.PredicateAudit, head(func(h *manifest.Head) { h.IssuedAt = "2026-11-06T04:50:00+01:00" }), "/issued_at"},
 		"no nonce":          {manifest.PredicateAudit, head(func(h *manifest.Head) { h.Nonce = "" }), "/nonce"},
 
-		"no index path":        {manifest.PredicateIndex, index(func(b *manifest.IndexAdded) { b.Index.Path = "" }), "/index/path"},
+		"another path":         {manifest.PredicateIndex, index(func(b *manifest.IndexAdded) { b.Index.Path = "" }), "/index/spec/path"},
 		"more distinct":        {manifest.PredicateIndex, index(func(b *manifest.IndexAdded) { b.Index.Distinct = 201 }), "/index/distinct"},
 		"undetermined below 0": {manifest.PredicateIndex, index(func(b *manifest.IndexAdded) { b.Index.Undetermined = -1 }), "/index/undetermined"},
 		"no spec":              {manifest.PredicateIndex, index(func(b *manifest.IndexAdded) { b.Index.Spec = nil }), "/index/spec"},

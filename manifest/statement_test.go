@@ -228,7 +228,13 @@ func TestParseManifestRefuses(t *testing.T) {
 		"flags":                    {"/predicate/records/flags/escapes", -1, manifest.ErrMalformed, ""},
 		"map root":                 {"/predicate/records/map/root", "00", manifest.ErrMalformed, ""},
 		"map size":                 {"/predicate/records/map/size", 0, manifest.ErrMalformed, ""},
-		"indexes":                  {"/predicate/indexes", []any{index}, manifest.ErrUnsupported, ""},
+		"index root":               {"/predicate/indexes", []any{index("/a", "root", "")}, manifest.ErrMalformed, "/predicate/indexes/0/root"},
+		"index size":               {"/predicate/indexes", []any{index("/a", "size", 0)}, manifest.ErrMalformed, "/predicate/indexes/0/size"},
+		"index entries":            {"/predicate/indexes", []any{index("/a", "entries", 1)}, manifest.ErrMalformed, "/predicate/indexes/0/"},
+		"index distinct":           {"/predicate/indexes", []any{index("/a", "distinct", 1<<40)}, manifest.ErrMalformed, "/predicate/indexes/0/distinct"},
+		"index spec":               {"/predicate/indexes", []any{index("/a", "spec", map[string]any{"path": "/b"})}, manifest.ErrMalformed, "/predicate/indexes/0/spec"},
+		"index twice":              {"/predicate/indexes", []any{index("/a", "", nil), index("/a", "", nil)}, manifest.ErrMalformed, "/predicate/indexes/1/path"},
+		"indexes out of order":     {"/predicate/indexes", []any{index("/b", "", nil), index("/a", "", nil)}, manifest.ErrMalformed, "/predicate/indexes/1/path"},
 		"lineage kind":             {"/predicate/lineage/kind", "guess", manifest.ErrMalformed, ""},
 		"transform without inputs": {"/predicate/lineage/kind", "transform", manifest.ErrMalformed, "/predicate/lineage/inputs"},
 		"capture with inputs":      {"/predicate/lineage/inputs", []any{input}, manifest.ErrMalformed, ""},
@@ -265,7 +271,16 @@ func TestParseManifestRefuses(t *testing.T) {
 }
 
 var (
-	index = map[string]any{"path": "/a", "root": "", "size": 0, "entries": 0, "distinct": 0, "undetermined": 0, "spec": map[string]any{}, "spec_digest": ""}
+	index = func(path, member string, value any) map[string]any {
+		x := map[string]any{
+			"path": path, "root": strings.Repeat("0", 64), "size": 8192, "entries": 1 << 30, "distinct": 5, "undetermined": 1,
+			"spec": map[string]any{"path": path}, "spec_digest": strings.Repeat("1", 64),
+		}
+		if member != "" {
+			x[member] = value
+		}
+		return x
+	}
 	input = map[string]any{
 		"artifact_id": wantArtifactID, "content_hash": "blake3:" + strings.Repeat("0", 64), "manifest_id": wantManifestID,
 		"selector_digest": null, "role": "source",

@@ -99,7 +99,7 @@ type Predicate struct {
 	ArtifactRef ArtifactRef `json:"artifact_ref"`
 	Bytes       Bytes       `json:"bytes"`
 	Records     *Records    `json:"records"` // null: the artifact has no record structure
-	Indexes     []Index     `json:"indexes"` // empty for now
+	Indexes     []Index     `json:"indexes"` // by path, each once
 	Lineage     Lineage     `json:"lineage"`
 	// Schema is the check of the JSON Schema that schema_version names; the member
 	// is absent where none was made: the schema is then declared, not checked.
@@ -197,16 +197,16 @@ type MapRef struct {
 	Size int64  `json:"size"` // bytes
 }
 
-// Index describes a field index. Version 1 of this package refuses a manifest
-// that lists one.
+// Index describes the blob that holds a field index (lpi1). The numbers are those of
+// its header.
 type Index struct {
-	Path         string         `json:"path"`
-	Root         string         `json:"root"`
+	Path         string         `json:"path"` // a JSON Pointer into a record, or a JSONPath query from @
+	Root         string         `json:"root"` // BLAKE3 of the index's bytes
 	Size         int64          `json:"size"` // bytes
 	Entries      int64          `json:"entries"`
-	Distinct     int64          `json:"distinct"`
-	Undetermined int64          `json:"undetermined"`
-	Spec         map[string]any `json:"spec"`
+	Distinct     int64          `json:"distinct"`     // keys
+	Undetermined int64          `json:"undetermined"` // entries whose key cannot be told
+	Spec         map[string]any `json:"spec"`         // by which it was built: whoever has the bytes can build it again
 	SpecDigest   string         `json:"spec_digest"`
 }
 
