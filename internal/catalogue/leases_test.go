@@ -286,7 +286,7 @@ func TestUpgradeRefuses(t *testing.T) {
 	c, err := catalogue.CreateSQLite(path)
 	noErr(t, err)
 	noErr(t, c.Close())
-	raw(t, path, `PRAGMA user_version = 5`)
+	raw(t, path, `PRAGMA user_version = 6`)
 	if err := catalogue.UpgradeSQLite(path); !errors.Is(err, catalogue.ErrNewer) {
 		t.Errorf("of a newer one: error = %v, want ErrNewer", err)
 	}

@@ -15,11 +15,12 @@ const (
 	applicationID = 0x4c506374
 	// schemaVersion is the newest schema that this package knows, in
 	// SQLite's user_version.
-	schemaVersion = 4
+	schemaVersion = 5
 	// The versions that brought a part of the schema.
 	versionBook       = 2
 	versionStatements = 3
 	versionGrants     = 4
+	versionIndexes    = 5
 	// oldestVersion is the oldest one that can be read, and upgraded.
 	oldestVersion = 1
 	// pageBytes is the size of an SQLite page.
@@ -38,6 +39,7 @@ var additions = []struct {
 	{versionGrants, auditSchema},
 	{versionLifecycle, namesSchema + copiesSchema + linksSchema},
 	{versionLog, logSchema},
+	{versionIndexes, indexSchema},
 }
 
 // added is what versions after have brought.

@@ -84,7 +84,7 @@ func TestOpenRefuses(t *testing.T) {
 		"cut by a page":          {good[:len(good)-4096], catalogue.ErrDamaged, "malformed"},
 		"cut by a byte":          {good[:len(good)-1], catalogue.ErrDamaged, "whole pages"},
 		"another program's":      {foreignBytes, catalogue.ErrDamaged, "another program"},
-		"a newer schema":         {patch(60, 0, 0, 0, 5), catalogue.ErrNewer, "version 5"},
+		"a newer schema":         {patch(60, 0, 0, 0, 6), catalogue.ErrNewer, "version 6"},
 		"an older schema":        {patch(60, 0, 0, 0, 1), catalogue.ErrOlder, "version 1"},
 		"a schema of version 0":  {patch(60, 0, 0, 0, 0), catalogue.ErrDamaged, "version 0"},
 		"no schema table":        {append(bytes.Clone(good[:100]), append(make([]byte, 4096-100), good[4096:]...)...), catalogue.ErrDamaged, ""},

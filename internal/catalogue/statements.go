@@ -41,6 +41,13 @@ type Unfinished struct {
 	// the manifest could not be read.
 	MapRoot merkle.Root
 	MapSize int64
+	Indexes []Blob // that its manifest names, likewise
+}
+
+// Blob is a byte string among the objects.
+type Blob struct {
+	Root merkle.Root
+	Size int64
 }
 
 // Statements is the part of a catalogue that keeps what is said about artifacts.
@@ -52,10 +59,10 @@ type Statements interface {
 	// object, or a sweep must be impossible meanwhile.
 	State(ctx context.Context, lease string, st Statement) error
 	// DeleteBy is Delete with the tombstone that says so, and with the record map
-	// that the artifact had: both are entered, and the artifact is unfinished from
-	// then on, or nothing is. On an artifact that is deleted already it changes
-	// nothing and is not an error.
-	DeleteBy(ctx context.Context, lease, reason string, at time.Time, tombstone Statement, mapRoot merkle.Root, mapSize int64) error
+	// and the indexes that the artifact's manifest names: all are entered, and the
+	// artifact is unfinished from then on, or nothing is. On an artifact that is
+	// deleted already it changes nothing and is not an error.
+	DeleteBy(ctx context.Context, lease, reason string, at time.Time, tombstone Statement, mapRoot merkle.Root, mapSize int64, indexes ...Blob) error
 	// Finish is State for the statement that says that a deletion is complete: the
 	// artifact is unfinished no longer.
 	Finish(ctx context.Context, lease string, st Statement) error
@@ -65,6 +72,9 @@ type Statements interface {
 	// Objects returns the statements of a tenant that stand as objects, like
 	// StatementsOf. A tenant of "" is all tenants.
 	Objects(ctx context.Context, tenant string, after int64, limit int) ([]Statement, error)
+	// ObjectsOf returns the statements of a kind about an artifact that stand as
+	// objects, in the order of Seq; the first [MaxList] of them.
+	ObjectsOf(ctx context.Context, artifactID, kind string) ([]Statement, error)
 	// Before returns the latest receipt whose answer ended with a cursor, or
 	// ErrNotFound.
 	Before(ctx context.Context, cursor merkle.Root) (Statement, error)
@@ -105,6 +115,18 @@ CREATE TABLE unfinished (
 	map_root     BLOB    CHECK (length(map_root) = 32),
 	map_size     INTEGER NOT NULL CHECK (map_size >= 0)
 ) STRICT;
+`
+
+// indexSchema is what version 5 of the schema has beyond version 4.
+const indexSchema = `
+CREATE INDEX statements_of_kind ON statements (artifact_id, kind, seq) WHERE object_root IS NOT NULL;
+
+CREATE TABLE unfinished_indexes (
+	artifact_seq INTEGER NOT NULL,
+	root         BLOB    NOT NULL CHECK (length(root) = 32),
+	size         INTEGER NOT NULL CHECK (size > 0),
+	PRIMARY KEY (artifact_seq, root)
+) STRICT, WITHOUT ROWID;
 `
 
 const statementColumns = `seq, statement_id, kind, tenant, artifact_id, issued_at, cursor, object_root, object_size, envelope`
@@ -187,7 +209,7 @@ func (m *Memory) State(ctx context.Context, lease string, st Statement) error {
 }
 
 // DeleteBy implements [Statements].
-func (m *Memory) DeleteBy(ctx context.Context, lease, reason string, at time.Time, st Statement, mapRoot merkle.Root, mapSize int64) error {
+func (m *Memory) DeleteBy(ctx context.Context, lease, reason string, at time.Time, st Statement, mapRoot merkle.Root, mapSize int64, indexes ...Blob) error {
 	err := m.open(ctx)
 	defer m.mu.Unlock()
 	if err != nil {
@@ -210,7 +232,7 @@ func (m *Memory) DeleteBy(ctx context.Context, lease, reason string, at time.Tim
 	a.DeletedAt, a.DeleteReason = new(micro(at)), reason
 	m.allowed.epoch++
 	m.endCopies(a.ArtifactID, at)
-	m.said.unfinished = append(m.said.unfinished, Unfinished{Artifact: a.clone(), StatementID: st.StatementID, MapRoot: mapRoot, MapSize: mapSize})
+	m.said.unfinished = append(m.said.unfinished, Unfinished{Artifact: a.clone(), StatementID: st.StatementID, MapRoot: mapRoot, MapSize: mapSize, Indexes: slices.Clone(indexes)})
 	slices.SortFunc(m.said.unfinished, func(a, b Unfinished) int { return cmp.Compare(a.Artifact.Seq, b.Artifact.Seq) })
 	return nil
 }
@@ -250,6 +272,13 @@ func (m *Memory) statements(ctx context.Context, limit int, after int64, want fu
 // StatementsOf implements [Statements].
 func (m *Memory) StatementsOf(ctx context.Context, artifactID string, after int64, limit int) ([]Statement, error) {
 	return m.statements(ctx, limit, after, func(st *Statement) bool { return st.ArtifactID == artifactID })
+}
+
+// ObjectsOf implements [Statements].
+func (m *Memory) ObjectsOf(ctx context.Context, artifactID, kind string) ([]Statement, error) {
+	return m.statements(ctx, MaxList, 0, func(st *Statement) bool {
+		return st.ArtifactID == artifactID && st.Kind == kind && !st.ObjectRoot.IsZero()
+	})
 }
 
 // Objects implements [Statements].

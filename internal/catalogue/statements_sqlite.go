@@ -23,12 +23,17 @@ func (s *SQLite) Finish(ctx context.Context, lease string, st Statement) error {
 		if err := w.state(ctx, lease, st); err != nil {
 			return err
 		}
-		return w.exec(ctx, `DELETE FROM unfinished WHERE artifact_seq = (SELECT seq FROM artifacts WHERE artifact_id = ?)`, st.ArtifactID)
+		for _, table := range []string{"unfinished", "unfinished_indexes"} {
+			if err := w.exec(ctx, `DELETE FROM `+table+` WHERE artifact_seq = (SELECT seq FROM artifacts WHERE artifact_id = ?)`, st.ArtifactID); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
 // DeleteBy implements [Statements].
-func (s *SQLite) DeleteBy(ctx context.Context, lease, reason string, at time.Time, st Statement, mapRoot merkle.Root, mapSize int64) error {
+func (s *SQLite) DeleteBy(ctx context.Context, lease, reason string, at time.Time, st Statement, mapRoot merkle.Root, mapSize int64, indexes ...Blob) error {
 	if err := checkDelete(st.ArtifactID, at); err != nil {
 		return err
 	}
@@ -45,6 +50,12 @@ func (s *SQLite) DeleteBy(ctx context.Context, lease, reason string, at time.Tim
 		}
 		if err := w.remove(ctx, st.ArtifactID, reason, at); err != nil {
 			return err
+		}
+		for _, x := range indexes {
+			if err := w.exec(ctx, `INSERT INTO unfinished_indexes (artifact_seq, root, size) VALUES (?, ?, ?)
+				ON CONFLICT DO NOTHING`, row.Seq, x.Root[:], x.Size); err != nil {
+				return err
+			}
 		}
 		return w.exec(ctx, `INSERT INTO unfinished (artifact_seq, statement_id, map_root, map_size) VALUES (?, ?, ?, ?)`,
 			row.Seq, st.StatementID, rootOrNull(mapRoot), mapSize)
@@ -113,6 +124,12 @@ func rootOrNull(r merkle.Root) []byte {
 func (s *SQLite) StatementsOf(ctx context.Context, artifactID string, after int64, limit int) ([]Statement, error) {
 	return s.statements(ctx, limit, `SELECT `+statementColumns+` FROM statements
 		WHERE artifact_id = ? AND seq > ? ORDER BY seq LIMIT ?`, artifactID, after, limit)
+}
+
+// ObjectsOf implements [Statements].
+func (s *SQLite) ObjectsOf(ctx context.Context, artifactID, kind string) ([]Statement, error) {
+	return s.statements(ctx, MaxList, `SELECT `+statementColumns+` FROM statements
+		WHERE artifact_id = ? AND kind = ? AND object_root IS NOT NULL ORDER BY seq LIMIT ?`, artifactID, kind, MaxList)
 }
 
 // Objects implements [Statements].
@@ -222,8 +239,32 @@ func (s *SQLite) Unfinished(ctx context.Context, after int64, limit int) ([]Unfi
 		if list[i].Artifact, err = s.Artifact(ctx, list[i].Artifact.ArtifactID); err != nil {
 			return nil, err
 		}
+		if list[i].Indexes, err = s.unfinishedIndexes(ctx, list[i].Artifact.Seq); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
+}
+
+func (s *SQLite) unfinishedIndexes(ctx context.Context, seq int64) (list []Blob, err error) {
+	if s.version < versionIndexes {
+		return nil, nil
+	}
+	rows, err := s.reads.QueryContext(ctx, `SELECT root, size FROM unfinished_indexes WHERE artifact_seq = ? ORDER BY root`, seq)
+	if err != nil {
+		return nil, s.fail("list the deletions of", s.path, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var b Blob
+		var root []byte
+		if err := rows.Scan(&root, &b.Size); err != nil {
+			return nil, s.fail("list the deletions of", s.path, fmt.Errorf("%w: %w", ErrDamaged, err))
+		}
+		copy(b.Root[:], root)
+		list = append(list, b)
+	}
+	return list, s.fail("list the deletions of", s.path, rows.Err())
 }
 
 // salvageStatements reads the statements that can be read.

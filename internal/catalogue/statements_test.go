@@ -57,6 +57,9 @@ func statementComesBack(t *testing.T, c catalogue.Catalogue) {
 		if len(list) != i+1 || fmt.Sprint(list[i]) != fmt.Sprint(st) {
 			t.Errorf("StatementsOf = %v\nwant      %v", list[i], st)
 		}
+		if got, err := c.ObjectsOf(t.Context(), a.ArtifactID, "urn:test"); err != nil || idsOf(got) != []string{"", "rc_000002"}[i] {
+			t.Errorf("ObjectsOf = %s, %v", idsOf(got), err)
+		}
 		list[i].Envelope[0] = 'x'
 		if again := statements(t, c, a.ArtifactID); again[i].Envelope[0] != '{' {
 			t.Error("a change of the answer changed the catalogue")
@@ -74,6 +77,11 @@ func statementComesBack(t *testing.T, c catalogue.Catalogue) {
 		}
 		if idsOf(got) != "rc_000001 rc_000002" {
 			t.Errorf("in pages of %d: %s", limit, idsOf(got))
+		}
+	}
+	for id, kind := range map[string]string{a.ArtifactID: "urn:other", artifact(2).ArtifactID: "urn:test"} {
+		if got, err := c.ObjectsOf(t.Context(), id, kind); err != nil || len(got) > 0 {
+			t.Errorf("ObjectsOf(%s, %s) = %s, %v", id, kind, idsOf(got), err)
 		}
 	}
 	if list := statements(t, c, artifact(2).ArtifactID); list != nil {
@@ -151,6 +159,9 @@ func unfinished(t testing.TB, c catalogue.Catalogue) string {
 	var text []string
 	for _, u := range list {
 		text = append(text, fmt.Sprintf("%s by %s, map %d", u.Artifact.ArtifactID, u.StatementID, u.MapSize))
+		for _, x := range u.Indexes {
+			text[len(text)-1] += fmt.Sprintf(", index %d", x.Size)
+		}
 		if u.Artifact.DeletedAt == nil || u.MapRoot.IsZero() != (u.MapSize == 0) {
 			t.Errorf("unfinished: %v", u)
 		}
@@ -164,7 +175,7 @@ func deleteBy(t *testing.T, c catalogue.Catalogue) {
 	noErr(t, c.Enter(t.Context(), "w"))
 	when := time.Date(2026, 5, 6, 7, 8, 9, 123000, time.UTC)
 	noErr(t, c.DeleteBy(t.Context(), "w", "second", when, object(said(2, b)), merkle.Root{}, 0))
-	noErr(t, c.DeleteBy(t.Context(), "w", "asked", when, object(said(1, a)), merkle.Sum(nil), 2048))
+	noErr(t, c.DeleteBy(t.Context(), "w", "asked", when, object(said(1, a)), merkle.Sum(nil), 2048, catalogue.Blob{Root: merkle.Sum(nil), Size: 8192}))
 	noErr(t, c.DeleteBy(t.Context(), "w", "again", when.Add(time.Hour), object(said(3, a)), merkle.Root{}, 0))
 	got, err := c.Artifact(t.Context(), a.ArtifactID)
 	if err != nil || got.DeletedAt == nil || !got.DeletedAt.Equal(when) || got.DeleteReason != "asked" {
@@ -173,7 +184,7 @@ func deleteBy(t *testing.T, c catalogue.Catalogue) {
 	if got := idsOf(statements(t, c, a.ArtifactID)); got != "rc_000001" {
 		t.Errorf("the statements are %s", got)
 	}
-	if got, want := unfinished(t, c), a.ArtifactID+" by rc_000001, map 2048; "+b.ArtifactID+" by rc_000002, map 0"; got != want {
+	if got, want := unfinished(t, c), a.ArtifactID+" by rc_000001, map 2048, index 8192; "+b.ArtifactID+" by rc_000002, map 0"; got != want {
 		t.Errorf("unfinished: %s, want %s", got, want)
 	}
 	// One that was deleted without a tombstone stays so.
