@@ -146,6 +146,14 @@ func run(o Options, stdout, stderr io.Writer) (int, error) {
 		r, done = o.Watch(f, fi.Size())
 		defer done()
 	}
+	if o.RebuildIndex != "" {
+		rebuild, done, err := rebuildFrom(o.RebuildIndex)
+		if err != nil {
+			return ExitIO, err
+		}
+		defer done()
+		opts.Rebuild = rebuild
+	}
 	res, err := bundle.Verify(r, fi.Size(), opts)
 	if err != nil {
 		return codeOf(err), fmt.Errorf("%s: %w", o.File, err)

@@ -112,7 +112,13 @@ func (c *checker) checkQuery(claim Claim, at string, body *io.SectionReader) (*i
 	if err != nil {
 		return nil, err
 	}
-	q.indexFact(manifest.Fact{})
+	var index manifest.Fact
+	if q.rebuild != nil {
+		if index, err = q.rebuilt(q.rebuild); err != nil {
+			return rest, err
+		}
+	}
+	q.indexFact(index)
 	found, err := q.run()
 	if found == nil || err != nil {
 		return rest, err

@@ -32,6 +32,9 @@ type Options struct {
 	// ExpectQuery, where set, is the question that a query claim must answer. Another
 	// claim is a MISMATCH.
 	ExpectQuery *Question
+	// Rebuild, where set, has the artifact's bytes: the index of a query claim is made
+	// again from them, which proves it or shows that it is false.
+	Rebuild *Rebuild
 	// ExpectArtifact, where set, is the id of the artifact that the caller asked
 	// about: whoever signs many artifacts has signed bundles of all of them. Another
 	// one is a MISMATCH.
@@ -102,7 +105,7 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	}
 	claim := h.Claims[0]
 	res := &Result{Verdict: v, Claim: claim, Manifest: m, Commit: proof}
-	c := checker{m: m, v: v, out: o.Out, res: res, added: h.Index, policy: o.Policy.Given(evidence), now: o.At}
+	c := checker{m: m, v: v, out: o.Out, res: res, added: h.Index, policy: o.Policy.Given(evidence), now: o.At, rebuild: o.Rebuild}
 	// The manifest's word counts for lengths and record numbers as far as it
 	// counts for the capture.
 	c.word, _ = v.Fact(manifest.FactCapture)
@@ -230,10 +233,11 @@ type checker struct {
 	out  io.Writer
 	res  *Result
 
-	added  *manifest.Envelope // the statement of an index that was added later; nil: none
-	policy *manifest.Policy
-	now    time.Time
-	failed bool // a query claim does not hold, or cannot be judged
+	added   *manifest.Envelope // the statement of an index that was added later; nil: none
+	policy  *manifest.Policy
+	now     time.Time
+	rebuild *Rebuild
+	failed  bool // a query claim does not hold, or cannot be judged
 
 	given *merkle.Builder // digests what goes to out, to hold a receipt to it; nil: there is none
 }

@@ -1,0 +1,139 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"leafproof/manifest"
+	"leafproof/merkle"
+	"leafproof/selector"
+)
+
+// A Rebuild has what it takes to make an artifact's indexes again: all of its
+// bytes, and room.
+type Rebuild struct {
+	Data io.ReaderAt // safe for concurrent use
+	Size int64
+	// Room returns room for what is built, as often as it is called.
+	Room func() (selector.Spill, error)
+	// Memory bounds what the build takes, in bytes; 0: [RebuildMemory].
+	Memory int64
+}
+
+// RebuildMemory is how many bytes a [Rebuild] takes that says nothing else.
+const RebuildMemory = 16 << 20
+
+// ErrOtherBytes is a [Rebuild] from bytes that are not the artifact's.
+var ErrOtherBytes = errors.New("these are not the artifact's bytes")
+
+// Rebuilt is what came out of a [Rebuild].
+type Rebuilt struct {
+	Map     merkle.Root   // of the record map
+	Indexes []merkle.Root // of the indexes that were asked for
+}
+
+// Indexes makes the record map and indexes of an artifact again, whatever was
+// signed of them, by the rules that follow from the manifest. Whoever has the
+// bytes gets the same roots.
+func (r *Rebuild) Indexes(ctx context.Context, m *manifest.Manifest, indexes []manifest.Index) (*Rebuilt, error) {
+	rec := m.Predicate.Records
+	if rec == nil {
+		return nil, errors.New("the artifact has no records")
+	}
+	root, err := rootOf(ctx, r.Data, r.Size)
+	if err != nil {
+		return nil, err
+	}
+	if root != m.Root || r.Size != m.Size {
+		return nil, fmt.Errorf("%w: %d bytes with the root %s", ErrOtherBytes, r.Size, root)
+	}
+	room, err := r.Room()
+	if err != nil {
+		return nil, err
+	}
+	info, stats, layout, err := selector.BuildMap(ctx, r.Data, m.Size, m.Root, Layout(rec), room)
+	if err != nil {
+		return nil, err
+	}
+	out := &Rebuilt{}
+	if out.Map, err = rootOf(ctx, room, info.Size); err != nil || len(indexes) == 0 {
+		return out, err
+	}
+	mapped, err := selector.OpenMap(room, info.Size, m.Root, m.Size, layout)
+	if err != nil {
+		return nil, err
+	}
+	b := selector.IndexBuild{Source: r.Data, Map: mapped, Layout: layout, Trust: stats.Trust(), Redactions: redactions(m), Memory: r.Memory}
+	if b.Memory == 0 {
+		b.Memory = RebuildMemory
+	}
+	var built []selector.Spill
+	var writers []io.WriterAt
+	for _, x := range indexes {
+		path, err := selector.ParseKeyPath(x.Path)
+		if err != nil {
+			return nil, err
+		}
+		to, err := r.Room()
+		if err != nil {
+			return nil, err
+		}
+		b.Paths, built, writers = append(b.Paths, path), append(built, to), append(writers, to)
+	}
+	if b.Spill, err = r.Room(); err != nil {
+		return nil, err
+	}
+	infos, err := b.Build(ctx, writers)
+	if err != nil {
+		return nil, err
+	}
+	for i, info := range infos {
+		root, err := rootOf(ctx, built[i], info.Size)
+		if err != nil {
+			return nil, err
+		}
+		out.Indexes = append(out.Indexes, root)
+	}
+	return out, nil
+}
+
+// rootOf hashes size bytes.
+func rootOf(ctx context.Context, r io.ReaderAt, size int64) (merkle.Root, error) {
+	b := merkle.NewBuilder(nil)
+	buf := make([]byte, 256<<10)
+	for off := int64(0); off < size; off += int64(len(buf)) {
+		if err := ctx.Err(); err != nil {
+			return merkle.Root{}, err
+		}
+		p := buf[:min(int64(len(buf)), size-off)]
+		if n, err := r.ReadAt(p, off); n < len(p) {
+			if err == nil || errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return merkle.Root{}, err
+		}
+		if _, err := b.Write(p); err != nil {
+			return merkle.Root{}, err
+		}
+	}
+	return b.Seal()
+}
+
+// rebuilt makes the claim's index again and says what became of its honesty.
+func (q *queryCheck) rebuilt(r *Rebuild) (manifest.Fact, error) {
+	f := manifest.Fact{Name: manifest.FactIndex, State: manifest.Unverifiable}
+	got, err := r.Indexes(context.Background(), q.m, []manifest.Index{q.index})
+	switch {
+	case errors.Is(err, ErrOtherBytes):
+		f.Reason = "the index was not built again: " + err.Error()
+	case err != nil:
+		return f, err
+	case got.Indexes[0] != q.root:
+		f.State, f.Reason = manifest.Mismatch, fmt.Sprintf("built again from the artifact's bytes the index over %s has the root %s: the one that was signed is false", q.index.Path, got.Indexes[0])
+	default:
+		f.State = manifest.Proven
+	}
+	return f, nil
+}
