@@ -140,13 +140,13 @@ var graph = map[string]row{
 		others: []string{"github.com/go-json-experiment/json"},
 		why:    "a harness goes through the door, as whoever its run acts for: around it there is no gate",
 	},
-	"internal/refdemo": {why: "a story is told with what a user can call"},
+	"internal/refdemo": {ours: []string{".", "ref/harness"}, why: "a story is told with what a user can call"},
 	"bench":            {why: "bench measures, from its tests, what a user can call"},
 	"fuzz":             {why: "fuzz knocks, from its tests, at the doors that a stranger has"},
 	"cmd/leafproof": {
 		ours: []string{
-			".", "merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector",
-			"internal/cidtext", "internal/httpapi", "internal/mcpserver", "internal/outfile", "internal/verifycmd",
+			".", "merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector", "ref", "ref/harness",
+			"internal/cidtext", "internal/httpapi", "internal/mcpserver", "internal/outfile", "internal/refdemo", "internal/verifycmd",
 		},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-isatty"},
 		why:    "a command goes through the door: around it there is no gate",

@@ -319,10 +319,13 @@ func (f *face) longRecord(ctx context.Context, id string, n int64, span selector
 	row := newRow(n, span)
 	row.set(s)
 	v := &recordsPage{answerView: answered(ctx, a), Rows: []rowView{row}}
-	v.Returned = 1
+	v.Returned, v.Conclusion = 1, previewed
 	v.goOn(n + 1)
 	return v, nil
 }
+
+// previewed is the conclusion of an answer that shows a preview.
+const previewed = "A preview: what was left out of it is counted beside it, and nothing follows about that. Read the span as bytes to have it whole."
 
 // valuePage is the value at a pointer, or a preview of it.
 type valuePage struct {
@@ -358,7 +361,7 @@ func (f *face) readPointer(ctx context.Context, id, pointer string) (any, error)
 		return nil, err
 	}
 	v := &valuePage{answerView: answered(ctx, a), Span: spans[0], shown: s}
-	v.Selector, v.More = selector.PointerSelector(pointer), more(true)
+	v.Selector, v.More, v.Conclusion = selector.PointerSelector(pointer), more(true), previewed
 	return v, nil
 }
 
@@ -414,7 +417,7 @@ func (f *face) readPreview(ctx context.Context, id string) (any, error) {
 		return nil, err
 	}
 	v := &valuePage{answerView: answered(ctx, a), Span: selector.Span{End: src.content.Size()}}
-	v.Selector, v.More = json.RawMessage(`{"kind":"preview"}`), more(true)
+	v.Selector, v.More, v.Conclusion = json.RawMessage(`{"kind":"preview"}`), more(true), previewed
 	lines := slices.Contains([]string{"application/x-ndjson", "application/ndjson", "application/jsonl"}, src.content.MediaType())
 	if lines && a.RecordsTotal > 0 {
 		v.Preview, err = f.previewRows(ctx, id, a.RecordsTotal, src)

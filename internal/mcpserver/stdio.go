@@ -62,7 +62,8 @@ type lineConn struct {
 	lines  chan line
 	closed chan struct{}
 	once   sync.Once
-	mu     sync.Mutex // of out
+	mu     sync.Mutex     // of out
+	asked  sync.WaitGroup // requests that were not answered yet
 }
 
 func (c *lineConn) readLines(r *bufio.Reader) {
@@ -117,6 +118,7 @@ func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		code := jsonrpc.CodeInvalidRequest
 		switch {
 		case l.err != nil:
+			c.settle(ctx) // the library answers nothing any more once it knows of the end
 			return nil, l.err
 		case l.long:
 			refusal = "the message is longer than 12 MiB"
@@ -129,6 +131,9 @@ func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		default:
 			msg, err := jsonrpc.DecodeMessage(text)
 			if err == nil {
+				if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
+					c.asked.Add(1)
+				}
 				return msg, nil
 			}
 			refusal = "the line is no JSON-RPC message"
@@ -136,6 +141,20 @@ func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 		if err := c.refuse(code, refusal); err != nil {
 			return nil, err
 		}
+	}
+}
+
+// settle waits until all that was asked is answered, or nobody waits any more.
+func (c *lineConn) settle(ctx context.Context) {
+	answered := make(chan struct{})
+	go func() {
+		c.asked.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-c.closed:
+	case <-ctx.Done():
 	}
 }
 
@@ -153,6 +172,9 @@ func (c *lineConn) refuse(code int, text string) error {
 
 // Write sends a message.
 func (c *lineConn) Write(_ context.Context, msg jsonrpc.Message) error {
+	if _, ok := msg.(*jsonrpc.Response); ok {
+		defer c.asked.Done()
+	}
 	b, err := jsonrpc.EncodeMessage(msg)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"leafproof"
+	"leafproof/ref"
 )
 
 // problem is an error as a model reads it.
@@ -44,7 +45,7 @@ func (f *face) problem(ctx context.Context, what string, err error) *problem {
 	if !ok {
 		e = &leafproof.Error{Code: leafproof.CodeInternal, Message: err.Error(), Action: leafproof.Stop}
 	}
-	p := &problem{e.Code, e.Message, e.Retryable, e.Action, e.At}
+	p := &problem{e.Code, cut(e.Message), e.Retryable, e.Action, cut(e.At)} // they may quote what was sent
 	if text, ok := plain[e.Code]; ok {
 		f.log.ErrorContext(ctx, "mcp", "call", what, "code", e.Code, "error", err)
 		p.Message, p.At = text, ""
@@ -176,35 +177,36 @@ func parseTarget(text []byte) (string, error) {
 			return "", invalid(at, "%s: not a string in UTF-8", at)
 		}
 		if inner := bytes.TrimSpace([]byte(id)); len(inner) > 0 && inner[0] == '{' {
-			return "", refError("ref_stringified", at, "%s: a reference is an object, and this is a string with one in it", at)
+			return "", refError(&ref.Error{At: at, Err: ref.ErrStringified})
 		}
 		return id, leafproof.CheckID(id)
 	}
-	var envelope struct {
-		Ref *struct {
-			Type *string `json:"type"`
-			Key  *string `json:"key"`
-		} `json:"$ref"`
+	inner, is, err := ref.Detect(text)
+	if err != nil {
+		return "", refError(err)
 	}
-	if err := v2.Unmarshal(text, &envelope, v2.RejectUnknownMembers(true)); err != nil || envelope.Ref == nil || envelope.Ref.Type == nil {
-		return "", refError("ref_malformed", at, `%s: neither an id nor {"$ref":{"type":"Blob","key":"art_…"}}`, at)
+	if !is {
+		return "", refError(&ref.Error{At: at, Err: ref.ErrMalformed, Detail: "neither an id nor a reference"})
 	}
-	switch kind, key := *envelope.Ref.Type, envelope.Ref.Key; {
-	case kind == "JsonPointer" || kind == "JsonQuery":
-		return "", refError("ref_derivation_forbidden", at, "%s: such a reference is the server's alone to make", at)
-	case kind == "Message":
-		return "", refError("ref_not_found", at, "%s: this server keeps no messages; name the artifact", at)
-	case kind != "Blob":
-		return "", refError("ref_unknown_type", at, "%s: there is no such type of reference", at)
-	case key == nil:
-		return "", refError("ref_malformed", at, "%s: the reference has no key", at)
-	default:
-		return *key, leafproof.CheckID(*key)
+	r, err := ref.ParseModel(inner, ref.DefaultLimits)
+	if err != nil {
+		return "", refError(err)
 	}
+	blob, ok := r.(ref.Blob)
+	if !ok || blob.Key == "" { // this server keeps no messages
+		return "", refError(&ref.Error{At: at, Err: ref.ErrNotFound})
+	}
+	return blob.Key, leafproof.CheckID(blob.Key)
 }
 
-func refError(code leafproof.Code, at, format string, args ...any) error {
-	return &leafproof.Error{Code: code, Message: fmt.Sprintf(format, args...), Action: leafproof.FixCall, At: at}
+// refError is an error about a reference, in the store's form. Its text is fit for a
+// model.
+func refError(err error) error {
+	e := *leafproof.Wire(err)
+	if e.At == "" {
+		e.At = "/artifact_id"
+	}
+	return &e
 }
 
 // reference is how a model names an artifact that it was told of.
