@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"leafproof/internal/flock"
 	"leafproof/merkle"
@@ -19,11 +20,12 @@ import (
 // at a time has a transcript open, in this process or another.
 type File struct {
 	log
-	f      *os.File
-	spans  []span // of the lines, without their ends
-	end    int64
-	closed bool
-	broken error // why nothing can be added any more
+	writing sync.Mutex // held by who appends, also while nobody else has to wait for the disk
+	f       *os.File
+	spans   []span // of the lines, without their ends
+	end     int64
+	closed  bool
+	broken  error // why nothing can be added any more
 }
 
 type span struct{ off, len int64 }
@@ -129,15 +131,17 @@ func (t *File) Append(ctx context.Context, e Entry) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	switch {
 	case t.closed:
 		return 0, os.ErrClosed
 	case t.broken != nil:
 		return 0, t.broken
 	}
+	t.mu.RLock()
 	c, line, err := t.next(&e)
+	t.mu.RUnlock()
 	if err != nil {
 		return 0, err
 	}
@@ -149,6 +153,8 @@ func (t *File) Append(ctx context.Context, e Entry) (uint64, error) {
 		t.broken = fmt.Errorf("the transcript took no entry since an error of the disk: %w", err)
 		return 0, errors.Join(err, t.f.Truncate(t.end)) // where that fails, opening it cuts it off or takes it in
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.spans = append(t.spans, span{t.end, int64(len(line))})
 	t.end += int64(len(line)) + 1
 	return t.add(e, c), nil
@@ -156,6 +162,8 @@ func (t *File) Append(ctx context.Context, e Entry) (uint64, error) {
 
 // Close ends the use of the transcript.
 func (t *File) Close() error {
+	t.writing.Lock()
+	defer t.writing.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {

@@ -20,7 +20,8 @@ type log struct {
 	line   func(seq uint64) ([]byte, error) // without its end; for an entry that there is
 }
 
-// next makes the line of an entry, without its end. The caller holds mu.
+// next makes the line of an entry, without its end. The caller holds mu, to read at
+// least, and lets nobody else append.
 func (l *log) next(e *Entry) (chain, []byte, error) {
 	if err := l.named.settle(e, l.limits); err != nil {
 		return chain{}, nil, err

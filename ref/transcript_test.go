@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -220,9 +221,8 @@ func TestTornAndDamagedFiles(t *testing.T) {
 		if err := os.WriteFile(name, bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if f, err := ref.OpenTranscript(dir, "run"); !errors.Is(err, ref.ErrTranscript) {
+		if _, err := ref.OpenTranscript(dir, "run"); !errors.Is(err, ref.ErrTranscript) {
 			t.Fatalf("byte %d is another: %v", i, err)
-			f.Close()
 		}
 		if left, _ := os.ReadFile(name); !bytes.Equal(left, bad) {
 			t.Fatal("a damaged file was changed")
@@ -401,4 +401,32 @@ func shownTwin(all []ref.Entry) map[ref.Place]bool {
 		}
 	}
 	return out
+}
+
+// Entries that come from many goroutines at once are read while others are flushed.
+func TestManyAppend(t *testing.T) {
+	dir := t.TempDir()
+	f := openFile(t, dir, "run")
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			for range 10 {
+				seq, err := f.Append(t.Context(), tool(`"x"`))
+				if err != nil {
+					t.Error(err)
+				}
+				if at, p, err := f.Shown(t.Context(), &seq, 0); err != nil || at != seq || string(p.Value) != `"x"` {
+					t.Errorf("%d: %d, %s, %v", seq, at, p.Value, err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	f.Close()
+	if _, err := f.Append(t.Context(), tool(`1`)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("after the end: %v", err)
+	}
+	if again := openFile(t, dir, "run"); again.Len() != 40 {
+		t.Errorf("%d entries", again.Len())
+	}
 }
