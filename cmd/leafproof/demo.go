@@ -27,6 +27,7 @@ func demoCommand() *cobra.Command {
 		Long:  "Play an incident through: a snapshot is kept, a later one does not replace it, a query says what it searched,\nand an excerpt verifies offline until one bit of it is changed. Everything happens in a temporary folder.",
 		Args:  args(0, 0),
 	}
+	cmd.AddCommand(demoRefsCommand())
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		dir, err := os.MkdirTemp("", "leafproof-demo-*")

@@ -141,7 +141,7 @@ func newRoot() *cobra.Command {
 		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
 		deriveCommand(), assessCommand(), nameCommand(), copyRegistryCommand(),
 		serveCommand(), mcpCommand(),
-		grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
+		refsCommand(), grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
 	)
 	return root
 }

@@ -29,8 +29,14 @@ func TestOpaqueReferences(t *testing.T) {
 		harness.Opaque(message(lacks, "")), harness.Opaque(message(lost, "")), "tmp/incident.json", "leafproof-ref:99/0/", "leafproof-ref:01/0/",
 	}
 	want := []struct{ decision, code string }{
-		{"admit", ""}, {"admit", ""}, {"", "evidence_insufficient"}, {"defer", ""}, {"refuse", "artifact_deleted"},
-		{"", "ref_malformed"}, {"", "ref_not_found"}, {"", "ref_malformed"},
+		{"admit", ""},
+		{"admit", ""},
+		{"", "evidence_insufficient"},
+		{"defer", ""},
+		{"refuse", "artifact_deleted"},
+		{"", "ref_malformed"},
+		{"", "ref_not_found"},
+		{"", "ref_malformed"},
 	}
 	items := sc.run.Evidence(t.Context(), refs, harness.Evidence{Require: fact("region=us-east")})
 	for i, item := range items {
