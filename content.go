@@ -19,9 +19,10 @@ import (
 // itself, and is no leave: each Write asks the gate. It is not safe for concurrent
 // use, and must be closed.
 type Content struct {
-	a     *artifact
-	data  *cas.Reader
-	whole bool
+	a      *artifact
+	data   *lentReader
+	whole  bool
+	failed bool
 }
 
 // Content opens the bytes of an artifact that who may read, or some of whose
@@ -39,11 +40,11 @@ func (s *Store) Content(ctx context.Context, who Caller, id string) (*Content, e
 		return nil, err
 	}
 	whole := err == nil
-	data, err := a.data(ctx)
+	data, err := s.readers.take(ctx, s.objects, readerKey{cas.TenantOf(a.row.Tenant), a.m.Root}, a.m.Size)
 	if err != nil {
 		return nil, a.tell(ctx, err)
 	}
-	return &Content{a, data, whole}, nil
+	return &Content{a: a, data: data, whole: whole}, nil
 }
 
 // Size is the number of bytes.
@@ -74,7 +75,14 @@ func (c *Content) SHA256() string {
 }
 
 // Close ends the use of the content.
-func (c *Content) Close() error { return c.data.Close() }
+func (c *Content) Close() error {
+	if c.data == nil {
+		return nil
+	}
+	data := c.data
+	c.data = nil
+	return c.a.store.readers.give(data, c.failed)
+}
 
 // Look records that the caller is told what the content is, and no byte of it.
 func (c *Content) Look(ctx context.Context) error {
@@ -120,6 +128,7 @@ func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin 
 		}
 	}
 	if err != nil {
+		c.failed = true
 		return nil, wireError(a.row.ArtifactID, err)
 	}
 	p.bytes = r.End - r.Start

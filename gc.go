@@ -80,6 +80,7 @@ func (s *Store) GC(ctx context.Context, o GCOptions) (*GCReport, error) {
 		return report, wireError("gc", err)
 	}
 	o.thorough = tenantsOf(buried)
+	s.readers.forget(false)
 	err = s.sweep(ctx, o, s.catalogue, report)
 	if err != nil && isFull(err) {
 		if err = s.giveUpReserve(); err != nil {
@@ -221,6 +222,11 @@ func (g *gcRoots) statements(ctx context.Context, tenant cas.Tenant, label strin
 		for _, st := range list {
 			after = st.Seq
 			keep(st.ObjectRoot)
+			if st.Kind == manifest.PredicateIndex {
+				if err := g.keepIndex(ctx, st, keep); err != nil {
+					return err
+				}
+			}
 		}
 		if len(list) < page {
 			break
@@ -235,8 +241,8 @@ func (g *gcRoots) statements(ctx context.Context, tenant cas.Tenant, label strin
 	return nil
 }
 
-// Roots implements [cas.Roots]: the bytes, the manifest and the record map of each
-// artifact that is neither deleted nor expired, and the statements.
+// Roots implements [cas.Roots]: the bytes, the manifest, the record map and the
+// indexes of each artifact that is neither deleted nor expired, and the statements.
 func (g *gcRoots) Roots(ctx context.Context, tenant cas.Tenant, after int64, keep func(...merkle.Root)) (int64, error) {
 	label, ok := g.label(tenant)
 	if !ok {
@@ -266,12 +272,12 @@ func (g *gcRoots) Roots(ctx context.Context, tenant cas.Tenant, after int64, kee
 				continue
 			}
 			keep(row.Root, row.EnvelopeRoot)
-			records, _, err := recordMapOf(ctx, g.objects, row)
+			parts, err := blobsOf(ctx, g.objects, g.rows, row)
 			if err != nil {
 				return after, fmt.Errorf("%s: %w", row.ArtifactID, err)
 			}
-			if !records.IsZero() {
-				keep(records)
+			for _, p := range parts {
+				keep(p.root)
 			}
 		}
 		if len(rows) < catalogue.MaxList {
@@ -280,37 +286,31 @@ func (g *gcRoots) Roots(ctx context.Context, tenant cas.Tenant, after int64, kee
 	}
 }
 
-// recordMapOf reads root and size of an artifact's record map out of its manifest; the
-// zero root is none. It does not ask who signed it: its bytes are those of the
-// root that the row names, and a manifest that does not count keeps too much.
-func recordMapOf(ctx context.Context, objects *cas.Store, row catalogue.Artifact) (root merkle.Root, size int64, err error) {
+// bareManifest reads an artifact's manifest, and does not ask who signed it.
+func bareManifest(ctx context.Context, objects *cas.Store, row catalogue.Artifact) (*manifest.Manifest, error) {
 	if row.EnvelopeSize > maxEnvelope {
-		return root, 0, fmt.Errorf("%w: it has %d bytes", errManifest, row.EnvelopeSize)
+		return nil, fmt.Errorf("%w: it has %d bytes", errManifest, row.EnvelopeSize)
 	}
 	r, err := objects.Open(ctx, cas.TenantOf(row.Tenant), row.EnvelopeRoot, row.EnvelopeSize)
 	if err != nil {
-		return root, 0, fmt.Errorf("its manifest: %w", err)
+		return nil, fmt.Errorf("its manifest: %w", err)
 	}
 	defer r.Close()
 	object := make([]byte, row.EnvelopeSize)
 	if _, err := r.ReadAt(object, 0); err != nil && err != io.EOF {
-		return root, 0, fmt.Errorf("its manifest: %w", err)
+		return nil, fmt.Errorf("its manifest: %w", err)
 	}
 	var o signedManifest
 	if err := manifest.DecodeLimit(object, &o, maxEnvelope, manifest.MaxDepth); err != nil {
-		return root, 0, fmt.Errorf("%w: %w", errManifest, err)
+		return nil, fmt.Errorf("%w: %w", errManifest, err)
 	}
 	payload, err := base64.StdEncoding.DecodeString(o.Manifest.Payload)
 	if err != nil {
-		return root, 0, fmt.Errorf("%w: %w", errManifest, err)
+		return nil, fmt.Errorf("%w: %w", errManifest, err)
 	}
 	m, err := manifest.ParseManifest(payload)
 	if err != nil {
-		return root, 0, fmt.Errorf("%w: %w", errManifest, err)
+		return nil, fmt.Errorf("%w: %w", errManifest, err)
 	}
-	if rec := m.Predicate.Records; rec != nil && rec.Map != nil {
-		root, err = merkle.ParseRoot(rec.Map.Root)
-		return root, rec.Map.Size, err
-	}
-	return root, 0, nil
+	return m, nil
 }

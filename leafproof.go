@@ -145,8 +145,11 @@ type Store struct {
 	gate  *gate.Gate
 	close []func() error // in order; the folder's lock is the last
 
-	manifests manifestCache
-	audit     *auditor
+	manifests  manifestCache
+	indexWords indexWords
+	readers    readers
+	tokens     tokens
+	audit      *auditor
 }
 
 // newStore puts a store together.
@@ -171,6 +174,7 @@ func (s *Store) ID() string { return s.id }
 // Close releases the store. What still reads from it fails from then on.
 func (s *Store) Close() error {
 	errs := []error{s.audit.close()}
+	s.readers.forget(true)
 	for _, f := range s.close {
 		errs = append(errs, f())
 	}

@@ -124,12 +124,23 @@ func (s *Store) Authenticate(ctx context.Context, token string) (PrincipalInfo, 
 	if !strings.HasPrefix(token, tokenPrefix) || len(token) > 128 {
 		return PrincipalInfo{}, ErrToken
 	}
-	p, err := s.catalogue.PrincipalByToken(ctx, tokenHash(token))
+	hash := tokenHash(token)
+	epoch, _, ok := s.catalogue.Quick() // before the look, which may be newer
+	if ok {
+		if info, ok := s.tokens.get(epoch, hash); ok {
+			return info, nil
+		}
+	}
+	p, err := s.catalogue.PrincipalByToken(ctx, hash)
 	switch {
 	case errors.Is(err, catalogue.ErrNoPrincipal):
 		return PrincipalInfo{}, ErrToken
 	case err != nil:
 		return PrincipalInfo{}, wireError("token", err)
 	}
-	return principalInfo(p), nil
+	info := principalInfo(p)
+	if ok {
+		s.tokens.put(epoch, hash, info)
+	}
+	return info, nil
 }
