@@ -27,6 +27,10 @@ func (a *artifact) consult(ctx context.Context, task *selector.Task, rows bool) 
 	}
 	var open []selector.KeyIndex
 	for _, x := range a.m.Predicate.Indexes {
+		path, err := selector.ParseKeyPath(x.Path)
+		if err != nil || !path.Serves(task.Where, task.Order) {
+			continue
+		}
 		index, file, err := a.openIndex(ctx, x)
 		if err != nil {
 			continue

@@ -74,6 +74,24 @@ func (p *KeyPath) Orders(orders []*Order) bool {
 	return len(orders) == 1 && p.Scalar() && !orders[0].hidden && coverOf(orders[0].query.segs, p.query.segs) == coverSame
 }
 
+// Serves reports whether an index over the path can be of any use for a condition,
+// or an order: others need not be opened.
+func (p *KeyPath) Serves(w *Where, orders []*Order) bool {
+	if p.Orders(orders) {
+		return true
+	}
+	found := false
+	if w != nil {
+		w.expr.atoms(func(a *expr) {
+			if !found {
+				s := p.sets(w, a)
+				found = !s.may.equal(everyKey()) || len(s.must) > 0
+			}
+		})
+	}
+	return found
+}
+
 // An Access is a part of a plan over several indexes: the ranges of one of them.
 type Access struct {
 	Path   *KeyPath

@@ -401,6 +401,40 @@ func TestCovered(t *testing.T) {
 	}
 }
 
+// Which indexes are worth opening.
+func TestServes(t *testing.T) {
+	for _, test := range []struct {
+		path, where, order string
+		want               bool
+	}{
+		{"/a", `@.a == 1 || @.b == 2`, "", true},
+		{"/b", `!(@.a == 1 && @.b == 2)`, "", true},
+		{"/c", `@.a == 1 || @.b == 2`, "", false},
+		{"/a", `@.a == @.b`, "", false},
+		{"/a", `length(@.a) != 2`, "", true}, // the must of it
+		{"/a", ``, "/a:desc", true},
+		{"/a", `@.b == 1`, "/b", false},
+		{"@.a[*]", `@.b == 1`, "@.a", false},
+		{"@.a[*]", `@.b == 1 && @.a[?@ == 1]`, "", true},
+	} {
+		var w *selector.Where
+		var orders []*selector.Order
+		if test.where != "" {
+			w = where(t, test.where)
+		}
+		if test.order != "" {
+			o, err := selector.ParseOrder(test.order)
+			if err != nil {
+				t.Fatal(err)
+			}
+			orders = append(orders, o)
+		}
+		if got := keyPath(t, test.path).Serves(w, orders); got != test.want {
+			t.Errorf("%s for %s by %s: %v", test.path, test.where, test.order, got)
+		}
+	}
+}
+
 // A condition of the longest kind is planned in a moment.
 func TestPlanLarge(t *testing.T) {
 	var b strings.Builder
