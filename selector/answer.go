@@ -118,8 +118,11 @@ func (a *Answer) Fill(s Scan) {
 	a.Returned, a.Undecidable = s.Returned, p.Undecidable
 	a.UndecidableSpans = append([]Span{}, s.Undecidable...)
 	a.Stop, a.More = s.Stop, s.More
-	a.Indexes, a.through = s.Indexes, max(s.Through, p.Examined)
+	a.through = max(s.Through, p.Examined)
 	if s.Indexed {
-		a.Basis, a.through = BasisIndex, s.Through
+		a.Basis, a.Indexes, a.through = BasisIndex, s.Indexes, s.Through
+	}
+	if a.Basis == BasisIndex && a.Matched != nil {
+		a.through = a.RecordsTotal
 	}
 }
