@@ -128,11 +128,15 @@ func admissionsPart(parts []*admitted) (*ref.Part, error) {
 	return &ref.Part{Value: text, Hidden: true}, err
 }
 
-// serialised takes in what was serialised for the model, and signs the admission of an
-// answer that has a receipt.
+// serialised takes in what was serialised for the model: the run's transcript is a copy
+// of some of the artifact from then on, which its inventory lists. The admission of an
+// answer that has a receipt is signed.
 func (r *Run) serialised(ctx context.Context, a *admitted, text []byte) error {
-	if a == nil || a.receipt == nil {
+	if a == nil {
 		return nil
+	}
+	if err := r.copied(ctx, a.ArtifactID); err != nil || a.receipt == nil {
+		return err
 	}
 	_, err := r.h.store.Admit(ctx, r.caller, leafproof.Admitted{
 		Receipt: a.receipt, Admitted: a.Admitted, Omitted: a.Omitted, Serialised: merkle.Sum(text),
@@ -141,6 +145,27 @@ func (r *Run) serialised(ctx context.Context, a *admitted, text []byte) error {
 		return fmt.Errorf("the admission could not be signed: %w", err)
 	}
 	return nil
+}
+
+// copied enters the run's transcript in the inventory of an artifact, once.
+func (r *Run) copied(ctx context.Context, id string) error {
+	r.mu.Lock()
+	known := r.copies[id]
+	r.copies[id] = true
+	r.mu.Unlock()
+	if known {
+		return nil
+	}
+	_, err := r.h.store.RegisterCopy(ctx, r.caller, leafproof.Copy{
+		ArtifactID: id, Kind: leafproof.CopyPreview, Where: "previews in the transcript of run " + r.id,
+	})
+	if err == nil || leafproof.CodeOf(err) == leafproof.CodeStoreFull { // what was read is shown also where nothing can be written
+		return nil
+	}
+	r.mu.Lock()
+	delete(r.copies, id)
+	r.mu.Unlock()
+	return fmt.Errorf("the preview could not be entered as a copy: %w", err)
 }
 
 // Admissions says what of the answers in a message the model was given. It reads the

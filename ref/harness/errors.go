@@ -111,6 +111,9 @@ func FailureOf(err error) Failure {
 			f.Message = clip(clean(e.Error()), maxMessage) // what package ref says is fit for a model
 		}
 	}
+	if errors.Is(err, selector.ErrUndecidable) {
+		f.Message = "The value is not JSON, or not JSON that has one meaning: read_text reads it as it stands."
+	}
 	if e, ok := errors.AsType[*selector.Error](err); ok && errors.Is(e, selector.ErrSelector) {
 		f.Message = clip(e.Error(), maxMessage) // what is wrong with the model's own expression
 	}

@@ -189,6 +189,7 @@ type Run struct {
 	turn     uint64
 	answered bool // calls were resolved since the last result
 	notes    map[place]*note
+	copies   map[string]bool // artifacts whose inventory lists the transcript
 }
 
 // Begin begins a run.
@@ -215,12 +216,55 @@ func (h *Harness) Begin(ctx context.Context, o RunOptions) (*Run, error) {
 	if _, err := h.declare(o.Profile); err != nil {
 		return nil, err
 	}
+	turn, err := lastTurn(ctx, o.Transcript)
+	if err != nil {
+		return nil, err
+	}
 	return &Run{
 		h: h, id: o.Run, agent: o.Agent, tenant: o.Tenant, caller: o.Caller, profile: o.Profile,
 		transcript: o.Transcript, source: o.Source, resolver: ref.NewResolver(o.Transcript, o.Source, h.limits),
 		task: o.Task, budget: leafproof.NewBudget(o.Recovery), watch: o.Watch,
-		sign: o.SignAdmissions, turn: 1, notes: map[place]*note{},
-	}, ctx.Err()
+		sign: o.SignAdmissions, turn: turn + 1, notes: map[place]*note{}, copies: map[string]bool{},
+	}, nil
+}
+
+// lastTurn is the turn of the last entry of a transcript that is gone on with.
+func lastTurn(ctx context.Context, t ref.Transcript) (uint64, error) {
+	there := func(seq uint64) (ref.Entry, bool, error) {
+		e, err := t.Entry(ctx, seq)
+		if errors.Is(err, ref.ErrNotFound) {
+			return e, false, nil
+		}
+		return e, err == nil, err
+	}
+	low, high := uint64(0), uint64(1) // low is there, or 0
+	for {
+		_, ok, err := there(high)
+		if err != nil {
+			return 0, err
+		}
+		if !ok {
+			break
+		}
+		low, high = high, 2*high
+	}
+	for low+1 < high {
+		mid := low + (high-low)/2
+		_, ok, err := there(mid)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			low = mid
+		} else {
+			high = mid
+		}
+	}
+	if low == 0 {
+		return 0, nil
+	}
+	e, _, err := there(low)
+	return e.Turn, err
 }
 
 // ID is the run's name.

@@ -49,10 +49,7 @@ type View struct {
 type place struct{ seq, part uint64 }
 
 // note is what the harness knows of a part besides what the transcript keeps.
-type note struct {
-	tool  string
-	input *Input
-}
+type note struct{ call Call }
 
 // A Recipe in a tool's result says how the value there follows from another one. The
 // model reads a reference in its place.
@@ -97,11 +94,13 @@ func (r *Run) Record(ctx context.Context, results ...Result) ([]View, error) {
 			return nil, err
 		}
 		v.Content = r.cross("result", r.profile.Result(text))
-		r.mu.Lock()
-		r.notes[place{seq, v.Part}] = &note{tool: results[i].Tool, input: results[i].Input}
-		r.mu.Unlock()
+		if in := results[i].Input; in != nil {
+			r.mu.Lock()
+			r.notes[place{seq, v.Part}] = &note{in.Call}
+			r.mu.Unlock()
+		}
 		if err := r.serialised(ctx, says[i], v.Content); err != nil && v.Err == nil {
-			v.Err = err // the admission could not be signed; what the model reads is true all the same
+			v.Err = err // it could not be stated; what the model reads is true all the same
 		}
 	}
 	return views, nil

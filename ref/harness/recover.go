@@ -203,8 +203,8 @@ func (r *Run) earlier(ctx context.Context, x ref.Ref) (*known, error) {
 		k.tool = nil
 	}
 	r.mu.Lock()
-	if n := r.notes[at]; n != nil && n.input != nil {
-		k.Call = n.input.Call
+	if n := r.notes[at]; n != nil {
+		k.Call = n.call
 	}
 	r.mu.Unlock()
 	if k.Call.Tool == "" {
