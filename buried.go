@@ -70,6 +70,6 @@ func (s *Store) hear(ctx context.Context, st catalogue.Statement) error {
 	if body.Reason != nil {
 		reason = *body.Reason
 	}
-	root, size := (&artifact{store: s, row: row}).recordMap(ctx)
-	return s.catalogue.DeleteBy(ctx, "", reason, at, st, root, size)
+	records, indexes := (&artifact{store: s, row: row}).named(ctx)
+	return s.catalogue.DeleteBy(ctx, "", reason, at, st, records.Root, records.Size, indexes...)
 }

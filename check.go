@@ -83,9 +83,10 @@ type CheckFinding struct {
 type Touched struct {
 	ArtifactID string `json:"artifact_id"`
 	TenantID   string `json:"tenant_id"`
-	// Part is what is damaged: "bytes", "manifest" or "record map". Without its
-	// manifest an artifact does not read at all; without its record map it
-	// reads by bytes alone.
+	// Part is what is damaged: "bytes", "manifest", "record map", or "index" and a
+	// space and its path. Without its manifest an artifact does not read at all;
+	// without its record map it reads by bytes alone; without an index nothing is
+	// proven with it, and all is found.
 	Part string `json:"part"`
 	// Ranges are the damaged bytes of that part, half open.
 	Ranges [][2]int64 `json:"ranges"`
@@ -276,11 +277,12 @@ const (
 	partBytes    = "bytes"
 	partManifest = "manifest"
 	partMap      = "record map"
+	partIndex    = "index " // and its path
 )
 
 // artifactPart is one of the blobs that an artifact needs.
 type artifactPart struct {
-	name string // one of the constants
+	name string // one of the constants; of an index with the path behind it
 	root merkle.Root
 	size int64
 }
@@ -333,14 +335,11 @@ func (c *checker) parts(row catalogue.Artifact) ([]artifactPart, error) {
 		return parts, err
 	}
 	c.logged(row, m)
-	if rec := m.Predicate.Records; rec != nil && rec.Map != nil {
-		root, err := merkle.ParseRoot(rec.Map.Root)
-		if err != nil {
-			return parts, err
-		}
-		parts = append(parts, artifactPart{partMap, root, rec.Map.Size})
+	more, err := stated(&m.Predicate)
+	if err == nil {
+		more, err = addedTo(c.ctx, c.rows, row.ArtifactID, more)
 	}
-	return parts, nil
+	return append(parts, more...), err
 }
 
 func (c *checker) firstPass() error {

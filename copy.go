@@ -119,20 +119,16 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 	return nil
 }
 
-// adopt takes an artifact of another store: its bytes and record map, then the
-// manifest, then the row. Every byte passes gated, which looks at the leave to have it.
+// adopt takes an artifact of another store: its bytes, record map and indexes, then
+// the manifest, then the row, and what was said later of indexes. Every byte passes gated, which looks at the leave to have it.
 func (s *Store) adopt(ctx context.Context, a *artifact, gated io.Writer, progress func(int64)) error {
 	batch := s.objects.Begin(ctx, cas.TenantOf(a.row.Tenant))
 	defer batch.Discard()
-	parts := []artifactPart{{partBytes, a.m.Root, a.m.Size}}
-	if rec := a.m.Predicate.Records; rec != nil && rec.Map != nil {
-		root, err := merkle.ParseRoot(rec.Map.Root)
-		if err != nil {
-			return err
-		}
-		parts = append(parts, artifactPart{partMap, root, rec.Map.Size})
+	named, err := stated(&a.m.Predicate)
+	if err != nil {
+		return err
 	}
-	for _, p := range parts {
+	for _, p := range append([]artifactPart{{partBytes, a.m.Root, a.m.Size}}, named...) {
 		if err := a.bring(ctx, batch, p, gated, progress); err != nil {
 			return fmt.Errorf("its %s: %w", p.name, err)
 		}
@@ -154,7 +150,56 @@ func (s *Store) adopt(ctx context.Context, a *artifact, gated io.Writer, progres
 	if err := batch.Commit(ctx); err != nil {
 		return err
 	}
-	return s.publish(ctx, batch, row)
+	if err := s.publish(ctx, batch, row); err != nil {
+		return err
+	}
+	return s.adoptIndexes(ctx, a, gated, progress)
+}
+
+// adoptIndexes takes the indexes that were added to an artifact of another store,
+// those whose statements the own policy lets stand.
+func (s *Store) adoptIndexes(ctx context.Context, a *artifact, gated io.Writer, progress func(int64)) error {
+	list, err := a.indexes(ctx)
+	if err != nil {
+		return err
+	}
+	theirs, err := s.ruling()
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if x.Statement == nil {
+			continue
+		}
+		st := x.Statement
+		row := catalogue.Statement{
+			StatementID: st.ID, Kind: st.Kind, Tenant: a.row.Tenant, ArtifactID: a.row.ArtifactID, Envelope: st.Bytes,
+			Leaf: statementLeaf(st.Kind, st.Statement.Payload),
+		}
+		if row.IssuedAt, err = manifest.ParseTime(st.Statement.Body.About().IssuedAt); err != nil {
+			return err
+		}
+		if admitStatement(st.Envelope, row, theirs) != nil {
+			continue
+		}
+		if err := s.adoptIndex(ctx, a, x, row, gated, progress); err != nil {
+			return fmt.Errorf("its index %s: %w", x.Path, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) adoptIndex(ctx context.Context, a *artifact, x Index, row catalogue.Statement, gated io.Writer, progress func(int64)) error {
+	batch := s.objects.Begin(ctx, cas.TenantOf(row.Tenant))
+	defer batch.Discard()
+	part, err := indexPart(x.Index)
+	if err != nil {
+		return err
+	}
+	if err := a.bring(ctx, batch, part, gated, progress); err != nil {
+		return err
+	}
+	return s.enterIn(ctx, batch, row, func(lease string, row catalogue.Statement) error { return s.catalogue.State(ctx, lease, row) })
 }
 
 // bring copies one blob of an artifact. What is read is verified; what comes of

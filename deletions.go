@@ -54,6 +54,9 @@ func (s *Store) unfinished(ctx context.Context, objects *cas.Store) ([]*buried, 
 			if !u.MapRoot.IsZero() {
 				b.parts = append(b.parts, buriedPart{name: "record_map", root: u.MapRoot, size: u.MapSize})
 			}
+			if err := b.indexes(ctx, s.catalogue); err != nil {
+				return nil, err
+			}
 			for i := range b.parts {
 				if err := b.parts[i].count(ctx, objects, cas.TenantOf(u.Artifact.Tenant), &left); err != nil {
 					return nil, err
@@ -65,6 +68,19 @@ func (s *Store) unfinished(ctx context.Context, objects *cas.Store) ([]*buried, 
 			return all, nil
 		}
 	}
+}
+
+// indexes adds the indexes that its manifest named, and those that were added later.
+func (b *buried) indexes(ctx context.Context, rows catalogue.Catalogue) error {
+	added, err := addedTo(ctx, rows, b.Artifact.ArtifactID, nil)
+	for _, p := range added {
+		b.Indexes = append(b.Indexes, catalogue.Blob{Root: p.root, Size: p.size})
+	}
+	slices.SortFunc(b.Indexes, func(x, y catalogue.Blob) int { return slices.Compare(x.Root[:], y.Root[:]) })
+	for _, x := range slices.Compact(b.Indexes) {
+		b.parts = append(b.parts, buriedPart{name: "index", root: x.Root, size: x.Size})
+	}
+	return err
 }
 
 // count notes the pieces of a part that still stands.
@@ -296,12 +312,13 @@ func (f *finder) collect() error {
 // add notes what an artifact needs.
 func (f *finder) add(row catalogue.Artifact) error {
 	tenant := cas.TenantOf(row.Tenant)
-	mapRoot, mapSize, err := recordMapOf(f.ctx, f.objects, row)
+	parts, err := blobsOf(f.ctx, f.objects, f.s.catalogue, row)
 	if err != nil {
 		f.certain = false // what it needs is not known, so what stands may be needed or not
 		return f.ctx.Err()
 	}
-	for _, blob := range []buriedPart{{root: row.Root, size: row.Size}, {root: row.EnvelopeRoot, size: row.EnvelopeSize}, {root: mapRoot, size: mapSize}} {
+	parts = append(parts, artifactPart{root: row.Root, size: row.Size}, artifactPart{root: row.EnvelopeRoot, size: row.EnvelopeSize})
+	for _, blob := range parts {
 		f.needed = append(f.needed, blobKey{tenant, blob.root}.short())
 		for chunk, err := range f.objects.Chunks(f.ctx, tenant, blob.root, blob.size) {
 			if err != nil {

@@ -63,6 +63,13 @@ type PutOptions struct {
 	// its first byte all the same, and writes from the first byte on that differs
 	// from what is there.
 	Resume string
+	// Indexes are the paths over which field indexes are built at Publish and named in
+	// the manifest: JSON Pointers into a record, or JSONPath queries of names, numbers
+	// and [*] in which $ and @ are the record. The bytes must have records.
+	Indexes []string
+	// IndexMemory is about how many bytes their build may take, for all together; 0 is
+	// 256 MiB. What does not fit goes to a temporary file.
+	IndexMemory int64
 	// SHA256 computes the SHA-256 of the bytes in the same pass. The manifest lists
 	// it, which tools that do not know BLAKE3 need.
 	SHA256 bool
@@ -105,6 +112,10 @@ type Draft struct {
 	chosen string
 	stats  selector.Stats
 	mapped *cas.Info // the record map, where there are records
+	paths  []*selector.KeyPath
+	// durability and indexMemory are those of the indexes that Publish builds.
+	durability  cas.Durability
+	indexMemory int64
 	sha256 string    // in hex; "" where it was not asked for
 
 	schema *manifest.SchemaCheck // once published: nil where none was made
@@ -145,7 +156,11 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	if err := o.checkDurability(); err != nil {
 		return nil, err
 	}
-	d := &Draft{batch: s.objects.Begin(ctx, cas.TenantOf(o.Tenant)), tenant: o.Tenant, media: o.MediaType}
+	paths, err := keyPaths(o.Indexes)
+	if err != nil {
+		return nil, err
+	}
+	d := &Draft{batch: s.objects.Begin(ctx, cas.TenantOf(o.Tenant)), tenant: o.Tenant, media: o.MediaType, paths: paths}
 	defer func() {
 		if err != nil {
 			d.batch.Discard()
@@ -178,6 +193,9 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	}
 	if err := d.findRecords(ctx, o, records); err != nil {
 		return nil, wireError("", err)
+	}
+	if err := d.settleIndexes(o); err != nil {
+		return nil, err
 	}
 	return d, nil
 }
@@ -466,6 +484,9 @@ func (s *Store) predicate(ctx context.Context, d *Draft, f Facts, by manifest.Pu
 	if d.mapped != nil {
 		if p.Records = recordsOf(d); ref.Completeness.Records == nil {
 			ref.Completeness.Records = &d.stats.Records
+		}
+		if p.Indexes, err = d.buildIndexes(ctx, ref.Completeness.Redactions); err != nil {
+			return p, err
 		}
 	}
 	if err := s.judge(ctx, d, f); err != nil {

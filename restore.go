@@ -238,14 +238,14 @@ func (c *checker) statementOf(tenant cas.Tenant, blob cas.Blob) (st catalogue.St
 	if cas.TenantOf(st.Tenant) != tenant {
 		return st, true, fmt.Errorf("%w: it lies with another tenant's objects", errStatement)
 	}
-	return st, true, c.admitStatement(env, st)
+	return st, true, admitStatement(env, st, c.policy)
 }
 
 // admitStatement refuses a statement that the policy does not let stand. When it
 // was made is its own word here: a key that was retired since has spoken all the
 // same, and what it ended stays ended.
-func (c *checker) admitStatement(env manifest.Envelope, st catalogue.Statement) error {
-	policy := c.policy.Given(manifest.Evidence{Logged: st.IssuedAt})
+func admitStatement(env manifest.Envelope, st catalogue.Statement, policy *manifest.Policy) error {
+	policy = policy.Given(manifest.Evidence{Logged: st.IssuedAt})
 	_, _, err := manifest.VerifyStatement(env, st.Kind, policy, st.IssuedAt)
 	return err
 }
@@ -264,7 +264,7 @@ func (c *checker) alsoSaid(said, told []catalogue.Statement) []catalogue.Stateme
 			continue
 		}
 		opened, err := openStatement(st)
-		if err != nil || c.admitStatement(opened.Envelope, st) != nil {
+		if err != nil || admitStatement(opened.Envelope, st, c.policy) != nil {
 			continue
 		}
 		st.ObjectRoot, st.ObjectSize = merkle.Root{}, 0 // it was not found there

@@ -97,6 +97,11 @@ func signStatement(body manifest.Body, by speaker, now time.Time) (catalogue.Sta
 func (s *Store) enter(ctx context.Context, row catalogue.Statement, do func(lease string, row catalogue.Statement) error) error {
 	batch := s.objects.Begin(ctx, cas.TenantOf(row.Tenant))
 	defer batch.Discard()
+	return s.enterIn(ctx, batch, row, do)
+}
+
+// enterIn is enter together with what a batch has already.
+func (s *Store) enterIn(ctx context.Context, batch *cas.Batch, row catalogue.Statement, do func(lease string, row catalogue.Statement) error) error {
 	info, err := batch.Put(ctx, bytes.NewReader(row.Envelope), cas.Auto)
 	if err != nil {
 		return err

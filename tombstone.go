@@ -9,7 +9,6 @@ import (
 	"leafproof/internal/catalogue"
 	"leafproof/internal/gate"
 	"leafproof/manifest"
-	"leafproof/merkle"
 )
 
 // Delete ends an artifact: from now on it is answered with artifact_deleted. Its
@@ -64,11 +63,12 @@ func (a *artifact) bury(ctx context.Context, by speaker, epoch int64, reason str
 	if err != nil {
 		return err
 	}
-	// What its record map is, only the manifest tells, which a sweep may take.
-	mapRoot, mapSize := a.recordMap(ctx)
+	// What its record map and its indexes are, only the manifest tells, which a sweep
+	// may take.
+	records, indexes := a.named(ctx)
 	s := a.store
 	end := func(lease string, row catalogue.Statement) error {
-		return s.catalogue.DeleteBy(ctx, lease, reason, now, row, mapRoot, mapSize)
+		return s.catalogue.DeleteBy(ctx, lease, reason, now, row, records.Root, records.Size, indexes...)
 	}
 	err = s.enter(ctx, row, end)
 	if errors.Is(err, cas.ErrFull) {
@@ -78,15 +78,23 @@ func (a *artifact) bury(ctx context.Context, by speaker, epoch int64, reason str
 	return err
 }
 
-// recordMap is the artifact's record map; zero for none, or for a manifest that
-// cannot be read.
-func (a *artifact) recordMap(ctx context.Context) (root merkle.Root, size int64) {
+// named are the record map and the indexes that the artifact's manifest names; none
+// for a manifest that cannot be read.
+func (a *artifact) named(ctx context.Context) (records catalogue.Blob, indexes []catalogue.Blob) {
 	_, m, err := a.store.load(ctx, a.row)
-	if err != nil || m.Predicate.Records == nil || m.Predicate.Records.Map == nil {
-		return root, 0
+	if err != nil {
+		return records, nil
 	}
-	if root, err = merkle.ParseRoot(m.Predicate.Records.Map.Root); err != nil {
-		return merkle.Root{}, 0
+	parts, err := stated(&m.Predicate)
+	if err != nil {
+		return records, nil
 	}
-	return root, m.Predicate.Records.Map.Size
+	for _, p := range parts {
+		if b := (catalogue.Blob{Root: p.root, Size: p.size}); p.name == partMap {
+			records = b
+		} else {
+			indexes = append(indexes, b)
+		}
+	}
+	return records, indexes
 }
