@@ -3,6 +3,7 @@ package leafproof
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 
@@ -11,7 +12,6 @@ import (
 	"leafproof/internal/gate"
 	"leafproof/manifest"
 	"leafproof/merkle"
-	"leafproof/selector"
 )
 
 // Content is an artifact's bytes, opened for one caller: what a face needs that
@@ -28,7 +28,7 @@ type Content struct {
 // Content opens the bytes of an artifact that who may read, or some of whose
 // records he may read.
 func (s *Store) Content(ctx context.Context, who Caller, id string) (*Content, error) {
-	a, err := s.find(ctx, who, id, gate.Read)
+	a, err := s.toRead(ctx, who, id)
 	if err != nil {
 		return nil, err
 	}
@@ -45,6 +45,44 @@ func (s *Store) Content(ctx context.Context, who Caller, id string) (*Content, e
 		return nil, a.tell(ctx, err)
 	}
 	return &Content{a: a, data: data, whole: whole}, nil
+}
+
+// toRead is find for who wants bytes and nothing else: what it finds is shared with
+// others, and must not be handed out.
+func (s *Store) toRead(ctx context.Context, who Caller, id string) (*artifact, error) {
+	if err := CheckID(id); err != nil {
+		return nil, err
+	}
+	epoch, _, quick := s.catalogue.Quick() // before the look, which may be newer
+	row, known := s.rows.get(epoch, id)
+	if !quick || !known {
+		var err error
+		row, err = s.catalogue.Artifact(ctx, id)
+		if errors.Is(err, catalogue.ErrNotFound) {
+			return nil, s.absent(ctx, who, id, gate.Read)
+		}
+		if err != nil {
+			return nil, wireError(id, err)
+		}
+		if quick {
+			s.rows.put(epoch, id, row)
+		}
+	}
+	a := s.artifact(who, row, gate.Read)
+	if err := a.knock(ctx); err != nil {
+		return nil, err
+	}
+	err := s.available(ctx, row)
+	if err == nil {
+		a.m, err = s.loadShared(ctx, row)
+	}
+	if err == nil && a.m.ArtifactID != id { // a damaged index of the catalogue leads to another row
+		err = fmt.Errorf("%w: the catalogue leads to %s", errManifest, a.m.ArtifactID)
+	}
+	if err != nil {
+		return nil, a.tell(ctx, err)
+	}
+	return a, nil
 }
 
 // Size is the number of bytes.
@@ -97,24 +135,23 @@ func (c *Content) Look(ctx context.Context) error {
 // [Store.Read] does. What comes next is read and verified while w takes what came
 // before. Where begin is not nil, it is called once leave is had, before the first
 // byte.
-func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin func()) (*selector.Answer, error) {
+func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin func()) error {
 	a := c.a
 	if r.Start < 0 || r.End < r.Start || r.End > a.m.Size {
-		return nil, fail(CodeSelectorInvalid, FixCall, "bytes", "bytes %d:%d are outside %s, which has %d bytes",
+		return fail(CodeSelectorInvalid, FixCall, "bytes", "bytes %d:%d are outside %s, which has %d bytes",
 			r.Start, r.End, a.row.ArtifactID, a.m.Size)
 	}
 	permit, err := a.permit(ctx, r)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, w), permit, a.request)
 	if err != nil {
-		return nil, wireError(a.row.ArtifactID, err)
+		return wireError(a.row.ArtifactID, err)
 	}
 	if err := a.disclosed(ctx, permit, shownRanges(a.m.Size, r)); err != nil {
-		return nil, err
+		return err
 	}
-	p := onePiece(selector.RangeSelector("bytes", r.Start, r.End), selector.Span{Start: r.Start, End: r.End})
 	ahead := newReadAhead(c.data, r)
 	defer ahead.stop()
 	// The first bytes are at hand before anything is promised about them.
@@ -129,10 +166,9 @@ func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin 
 	}
 	if err != nil {
 		c.failed = true
-		return nil, wireError(a.row.ArtifactID, err)
+		return wireError(a.row.ArtifactID, err)
 	}
-	p.bytes = r.End - r.Start
-	return a.rangeAnswer(p), nil
+	return nil
 }
 
 // readAhead reads a range in order. Where it is long, another goroutine reads and

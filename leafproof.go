@@ -50,6 +50,7 @@ import (
 	"leafproof/internal/gate"
 	"leafproof/internal/keys"
 	"leafproof/manifest"
+	"leafproof/merkle"
 )
 
 // Version is the release of this module.
@@ -148,7 +149,8 @@ type Store struct {
 	manifests  manifestCache
 	indexWords indexWords
 	readers    readers
-	tokens     tokens
+	tokens     atEpoch[merkle.Root, PrincipalInfo]
+	rows       atEpoch[string, catalogue.Artifact] // of those that were read
 	audit      *auditor
 }
 

@@ -118,36 +118,37 @@ func (r *readers) forget(closed bool) {
 	}
 }
 
-// tokens remembers whose bearer tokens are, at one policy epoch: the removal of a
-// principal raises it.
-type tokens struct {
+// atEpoch remembers what was found in the catalogue at one policy epoch, and is right
+// about what no change reaches that does not raise it: whose a token is, since the
+// removal of a principal raises it, and that an artifact was not deleted.
+type atEpoch[K comparable, V any] struct {
 	mu    sync.Mutex
 	epoch int64
-	of    map[merkle.Root]PrincipalInfo
+	of    map[K]V
 }
 
-// maxTokens is how many are remembered.
-const maxTokens = 1024
+// maxAtEpoch is how many are remembered.
+const maxAtEpoch = 1024
 
-func (t *tokens) get(epoch int64, hash merkle.Root) (PrincipalInfo, bool) {
+func (t *atEpoch[K, V]) get(epoch int64, key K) (value V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.epoch != epoch {
-		return PrincipalInfo{}, false
+		return value, false
 	}
-	info, ok := t.of[hash]
-	return info, ok
+	value, ok = t.of[key]
+	return value, ok
 }
 
 // put remembers what was found at an epoch that was read before.
-func (t *tokens) put(epoch int64, hash merkle.Root, info PrincipalInfo) {
+func (t *atEpoch[K, V]) put(epoch int64, key K, value V) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.of == nil || t.epoch < epoch || len(t.of) >= maxTokens {
-		t.of = map[merkle.Root]PrincipalInfo{}
+	if t.of == nil || t.epoch < epoch || len(t.of) >= maxAtEpoch {
+		t.of = map[K]V{}
 		t.epoch = epoch
 	}
 	if t.epoch == epoch {
-		t.of[hash] = info
+		t.of[key] = value
 	}
 }

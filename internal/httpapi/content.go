@@ -94,7 +94,7 @@ func (c *call) sendContent(data *leafproof.Content, part merkle.Range, status in
 	switch want := wantsDigest(c.r.Header.Get("Want-Content-Digest")); {
 	case want && part.End-part.Start <= maxInline:
 		var b bytes.Buffer
-		if _, err := data.Write(c.r.Context(), part, &b, nil); err != nil {
+		if err := data.Write(c.r.Context(), part, &b, nil); err != nil {
 			return err
 		}
 		sum := sha256.Sum256(b.Bytes())
@@ -106,14 +106,13 @@ func (c *call) sendContent(data *leafproof.Content, part merkle.Range, status in
 		h.Del("Content-Length") // only a body in chunks has room behind it
 		h.Set("Trailer", "Content-Digest")
 		sum := sha256.New()
-		if _, err := data.Write(c.r.Context(), part, &tee{&c.w, sum}, func() { c.w.WriteHeader(status) }); err != nil {
+		if err := data.Write(c.r.Context(), part, &tee{&c.w, sum}, func() { c.w.WriteHeader(status) }); err != nil {
 			return err
 		}
 		h.Set("Content-Digest", digest(sum.Sum(nil)))
 		return nil
 	}
-	_, err := data.Write(c.r.Context(), part, &c.w, func() { c.w.WriteHeader(status) })
-	return err
+	return data.Write(c.r.Context(), part, &c.w, func() { c.w.WriteHeader(status) })
 }
 
 // tee writes to w, and to a hash what w has taken.
