@@ -116,6 +116,156 @@ export function verify(rootHex, file, { bao, bytes } = {}) {
   return { size, sizeProven: selected.at(-1)[1] === leaves, ranges, data };
 }
 
+// verifyQuery(statement, bundle) → {where, rows, records, undecidable}, or an Error: that rows are all records in which one value
+// stands at one path. statement, a Uint8Array, is the signed statement that somebody's signature was found to cover, bundle the
+// .proof file, an answer to @.field == value of JSON records. records counts all. It looks at no signature.
+const join = (...parts) => { let n = 0; const out = new Uint8Array(parts.reduce((k, p) => k + p.length, 0)); for (const p of parts) out.set(p, (n += p.length) - p.length); return out; };
+const hex = (bytes) => Array.from(bytes, (c) => c.toString(16).padStart(2, "0")).join(""), unhex = (s) => Uint8Array.from(s.match(/../g) ?? [], (x) => parseInt(x, 16));
+const sum = (bytes) => new Uint8Array(subtreeValue(bytes, 0, ROOT).buffer);
+const compare = (a, b) => { for (let i = 0; i < a.length && i < b.length; i++) if (a[i] !== b[i]) return a[i] - b[i]; return a.length - b.length; };
+const utf8 = (bytes) => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+const varint = (n) => n < 128 ? [n] : [n % 128 + 128, ...varint(Math.floor(n / 128))];
+
+// prove gives the leaves that a section proves: a body behind the head of a detached slice.
+function prove(rootHex, size, leaves, body) {
+  const head = leaves.flatMap(([a, b], i) => [...varint(a - (i ? leaves[i - 1][1] : 0)), ...varint(b - a - 1)]);
+  const got = verify(rootHex, join([0x6c, 0x70, 0x73, 0x31, 0], varint(leaves.length), head, body)), out = new Map();
+  if (got.size !== BigInt(size)) refuse("a section is about a blob of another size");
+  let at = 0;
+  for (const [a, b] of leaves) for (let n = a; n < b; n++, at += LEAF) out.set(n, got.data.subarray(at, at + LEAF));
+  return out;
+}
+
+const TOKEN = /[ \t\n\r]*(?:([[\]{}:,])|("(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)|(true|false|null))/y;
+
+// exact parses JSON: a number is {number: its text}, an object {members: [name, value]…}, as they stand there.
+function exact(text, deepest) {
+  TOKEN.lastIndex = 0;
+  const next = () => TOKEN.exec(text) ?? refuse("no JSON");
+  const value = ([, mark, string, number, word], depth) => {
+    if (string || number || word) return number ? { number } : JSON.parse(string ?? word);
+    if (!"[{".includes(mark) || depth === deepest) refuse("no JSON, or nested too deep");
+    const list = [], end = mark === "[" ? "]" : "}";
+    for (let t = next(); t[1] !== end; t = next()) {
+      if (list.length && (t[1] !== "," || !(t = next()))) refuse("no JSON");
+      if (mark === "{" && (!t[2] || next()[1] !== ":")) refuse("no JSON");
+      list.push(mark === "[" ? value(t, depth + 1) : [JSON.parse(t[2]), value(next(), depth + 1)]);
+    }
+    return mark === "[" ? list : { members: list };
+  };
+  const v = value(next(), 0); return /^[ \t\n\r]*$/.test(text.slice(TOKEN.lastIndex)) ? v : refuse("no JSON");
+}
+
+function numberKey(text) { // lpk1; null beyond the limits
+  const [, sign, whole, fraction = "", e = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text), all = whole + fraction;
+  const digits = all.replace(/^0+/, ""), kept = digits.replace(/0+$/, "");
+  const exponent = Math.max(-1e15, Math.min(1e15, Number(e))) + digits.length - fraction.length;
+  if (!kept) return [0x40, 0x80];
+  if (kept.length > 1024 || Math.abs(exponent) > 1e6) return null;
+  const big = (i) => Number(BigInt(exponent) + 2n ** 63n >> BigInt(56 - 8 * i) & 255n), tail = [...[...Array(8).keys()].map(big), ...Array.from(kept, (d) => Number(d) + 1), 0];
+  return sign ? [0x40, 0x40, ...tail.map((c) => 255 - c)] : [0x40, 0xc0, ...tail];
+}
+function stringKey(s) {
+  if (!s.isWellFormed()) return null;
+  const bytes = new TextEncoder().encode(s), escaped = Array.from(bytes.subarray(0, 96)).flatMap((c) => c ? [c] : [0, 255]);
+  return [0x50, ...escaped, 0, ...(bytes.length <= 96 ? [0] : [1, ...sum(bytes)])];
+}
+// recordKey is the key of the value at a path of a record; null: it cannot be told.
+function recordKey(bytes, tokens, limits) {
+  let v; try { v = bytes.length > limits.record ? refuse("too long") : exact(utf8(bytes), limits.depth); } catch { return null; }
+  for (const t of tokens) {
+    const element = /^(0|[1-9]\d*)$/.test(t) && Array.isArray(v) && Number(t) < v.length ? [v[Number(t)]] : [];
+    const found = v?.members ? v.members.filter(([name]) => name === t).map(([, x]) => x) : element;
+    if (found.length !== 1) return found.length ? null : [0x10];
+    v = found[0];
+  }
+  return typeof v === "string" ? stringKey(v) : v?.number ? numberKey(v.number) : Array.isArray(v) ? [0x60] : v === null ? [0x20] : v === true ? [0x31] : v === false ? [0x30] : [0x70];
+}
+
+// canonical writes what JSON.parse gave, integers and no other numbers in it, with its names in order.
+const canonical = (v) => Array.isArray(v) ? `[${v.map(canonical)}]` : v && typeof v === "object"
+  ? `{${Object.keys(v).sort().map((k) => `${JSON.stringify(k)}:${canonical(v[k])}`)}}` : JSON.stringify(v);
+
+export function verifyQuery(statement, file) {
+  const said = JSON.parse(utf8(statement)), { bytes, records, indexes, artifact_ref: ref } = said.predicate;
+  if (said._type !== "https://in-toto.io/Statement/v1" || said.predicateType !== "urn:x-leafproof:manifest/v1") refuse("the statement is no manifest");
+  const line1 = file.indexOf(10) + 1, line2 = file.indexOf(10, line1) + 1, header = JSON.parse(utf8(file.subarray(line1, line2)));
+  if (header.manifest.payload !== btoa(Array.from(statement, (c) => String.fromCharCode(c)).join(""))) refuse("the bundle is about another statement");
+  const [claim, more] = header.claims, { query, index: named, sections } = claim, { where } = query, path = named.path;
+  if (more || canonical(header.ref) !== canonical(ref)) refuse("its reference is not the signed one, or there is another claim");
+  const [kind, text] = where[2], ours = { at: records.pointer, engine: "1", format: records.format, order: ["document"], where: ["eq", path, where[2]] };
+  if (claim.kind !== "query" || canonical(query) !== canonical(ours) || "limit" in claim || "shown" in claim || "count" in claim
+    || !["json", "ndjson", "concat"].includes(records.format) || ref.completeness.redactions?.length) refuse("it is not the answer to @.field == value of JSON records");
+  const words = { null: [0x20], false: [0x30], true: [0x31] }, key = kind === "n" ? numberKey(text) : kind === "s" ? stringKey(text) : kind === "x" ? stringKey(utf8(unhex(text))) : words[kind] ?? refuse("no literal");
+  const about = indexes.find((x) => x.path === path && x.root === named.root && x.size === named.size) ?? refuse("the statement names no such index");
+  const rules = { dialect: null, format: records.format, keys: "lpk1", limits: records.limits, path, pointer: records.pointer, redactions: [] };
+  if (canonical(rules) !== canonical(about.spec)) refuse("the index is made by other rules");
+  let at = line2; const body = {};
+  for (const name of ["header", "pages", "undetermined", "map", "records"]) if (sections[name]) body[name] = file.subarray(at, at += sections[name].length);
+  if (at !== file.length) refuse("bytes follow its sections, or are missing");
+  const u64 = (b, i) => Number(new DataView(b.buffer, b.byteOffset).getBigUint64(i, true)), ofIndex = (name, leaves) => prove(named.root, named.size, leaves, body[name]);
+  const head = ofIndex("header", [[0, 1]]).get(0), [all, entries, distinct, pages, tail] = [80, 88, 96, 104, 112].map((i) => u64(head, i));
+  if (utf8(head.subarray(0, 8)) !== "LFPINDX1" || hex(head.subarray(8, 40)) !== bytes.root || u64(head, 40) !== bytes.size || hex(head.subarray(48, 80)) !== about.spec_digest
+    || all !== records.count || entries !== all || distinct !== about.distinct || entries - tail !== about.undetermined || named.size !== 4096 * (pages + 1)) refuse("the header of the index and its statement differ");
+  let found = new Set(), tailed = new Set(), n = -1, behind = null; // the page before, and what must follow
+  const page = (data) => { // reads page n and returns the last key of the page before, and its own
+    const used = data[16] + 256 * data[17], first = u64(data, 8);
+    let rank = first, i = 20;
+    const number = (v = 0, m = 1) => { const c = i < 20 + used ? data[i++] : refuse("a number is cut off"); return c < 128 ? v + c * m : number(v + (c - 128) * m, m * 128); };
+    const take = (k) => [...data.subarray(i, i += k)], before = take(number());
+    if (u64(data, 0) !== n || data[18] || data[19] || data.subarray(20 + used).some((c) => c) || (n === 0) !== !before.length || (n === 0 && first)
+      || (behind && (behind[0] !== n || behind[1] !== first || compare(behind[2], before)))) refuse(`page ${n} of the index does not stand in its place`);
+    let now = before;
+    while (i < 20 + used) {
+      const shared = now.slice(0, number()), next = [...shared, ...take(number())], order = compare(next, now);
+      if (order < 0 || (order === 0 && (rank !== first || !n))) refuse(`the keys of page ${n} are not in order`);
+      for (let k = number(), r = -1; k > 0; k--, rank++) {
+        r += 1 + number();
+        if (r >= all || next[0] >= 0xe0 !== rank >= tail) refuse(`the entries of page ${n} contradict the header`);
+        if (next[0] >= 0xe0) tailed.add(r); else if (!compare(next, key)) found.add(r);
+      }
+      now = next;
+    }
+    if (i !== 20 + used || rank === first || (n === pages - 1) !== (rank === entries)) refuse(`page ${n} of the index does not end in its place`);
+    return [before, (behind = [n + 1, rank, now])[2]];
+  };
+  for (const name of ["pages", "undetermined"]) {
+    if (!body[name]) { if (name === "pages" && pages) refuse("no page of the index is shown"); continue; }
+    const [[a, b]] = sections[name].leaves, first = a / 4 - 1, end = b / 4 - 1, leaves = ofIndex(name, [[a, b]]);
+    if (sections[name].leaves.length > 1 || a % 4 || b % 4 || first <= n || end > pages) refuse("the sections of the index are not pages in order");
+    if (first !== n + 1) behind = null;
+    for (n = first; n < end; n++) {
+      const [before, last] = page(join(...[4, 5, 6, 7].map((k) => leaves.get(4 * n + k))));
+      if (name === "pages" && ((n === first && n && compare(before, key) >= 0) || (n < end - 1 && compare(last, key) > 0) || (n === end - 1 && end < pages && compare(last, key) <= 0)))
+        refuse("the pages do not begin in front of the value and end behind it");
+    }
+    n = end - 1;
+  }
+  if (tailed.size !== entries - tail) refuse("not all records that cannot be told are shown");
+  const wanted = [...found, ...[...tailed].filter((r) => !found.has(r))].sort((a, b) => a - b), spans = new Map(), rows = [];
+  if (wanted.length) {
+    for (const [leaf, data] of prove(records.map.root, records.map.size, sections.map.leaves, body.map)) {
+      let i = 20, r = u64(data, 0), end = u64(data, 8);
+      const number = (v = 0, m = 1, c = data[i++]) => c < 128 ? v + c * m : number(v + (c - 128) * m, m * 128);
+      if (leaf) for (let k = data[16] + 256 * data[17]; k > 0; k--) { const from = end + number(); spans.set(r++, [from, end = from + number()]); }
+      else if (utf8(data.subarray(0, 8)) !== "LFPRMAP1" || hex(data.subarray(8, 40)) !== bytes.root || u64(data, 80) !== records.count) refuse("the record map is of another artifact");
+    }
+    const cover = [], last = Math.max(0, Math.ceil(bytes.size / LEAF) - 1);
+    for (const r of wanted) {
+      const [from, end] = spans.get(r) ?? refuse(`record ${r} stands on no page of the map`), a = Math.min(Math.floor(from / LEAF), last), b = Math.max(a, Math.min(Math.floor((end - 1) / LEAF), last)) + 1;
+      if (cover.length && a <= cover.at(-1)[1]) cover.at(-1)[1] = Math.max(cover.at(-1)[1], b); else cover.push([a, b]);
+    }
+    const leaves = prove(bytes.root, bytes.size, cover, body.records), tokens = path.split("/").slice(1).map((t) => t.replaceAll("~1", "/").replaceAll("~0", "~"));
+    for (const r of wanted) {
+      const [from, end] = spans.get(r), a = Math.floor(from / LEAF), parts = Array.from({ length: Math.ceil(end / LEAF) - a }, (_, k) => leaves.get(a + k));
+      const data = join(...parts).subarray(from - a * LEAF, end - a * LEAF), got = recordKey(data, tokens, records.limits);
+      if (found.has(r) ? got === null || compare(got, key) : got !== null) refuse(`record ${r} stands in the index under a value that it does not have`);
+      if (found.has(r)) rows.push(data);
+    }
+  }
+  return { where, rows, records: records.count, undecidable: tailed.size };
+}
+
 const USAGE = `usage: node verify.mjs [--bao] [-o OUT] ROOT FILE [A:B]
 FILE (- is standard input) is a slice file, or the Bao slice of the bytes A:B; --bao: the latter, whatever it begins with.
 -o writes the verified bytes to OUT (- is standard output), once all of them are verified.

@@ -17,7 +17,9 @@ verified: those in A:B, or without it all leaves that the file was made for.
 statement that somebody's signature was found to cover: docs/VERIFY.md has the
 lines for that. It looks at no signature itself, and takes nothing on trust from
 the bundle. -o writes what was claimed: byte ranges, or records and the value at a
-pointer, each of these with a newline behind it. Of a value whose document is not
+pointer, each of these with a newline behind it; of the answer to a query that asks
+for a value at the path of an index, the records, and that there are no others: of
+other queries nothing. Of a value whose document is not
 in the bundle it proves the bytes and says that the place is not shown.
 
 exit status: 0 verified; 3 it does not match the root or is malformed; 64 usage;
@@ -69,17 +71,17 @@ def value_bytes(words):
     return b"".join(w.to_bytes(4, "little") for w in words)
 
 
-def parent_value(both, root):
+def parent_value(both, root, key=IV, mode=0):
     """The value of a parent: both is the 64 bytes of its children's values."""
-    return value_bytes(compress(IV, both, 0, PARENT | (ROOT if root else 0)))
+    return value_bytes(compress(key, both, 0, PARENT | mode | (ROOT if root else 0)))
 
 
-def leaf_value(data, number, root):
-    h, start = IV, CHUNK_START
+def leaf_value(data, number, root, key=IV, mode=0):
+    h, start = key, CHUNK_START
     while len(data) > 64:
-        h = compress(h, data[:64], number, start)
+        h = compress(h, data[:64], number, mode | start)
         data, start = data[64:], 0
-    return value_bytes(compress(h, data, number, start | CHUNK_END | (ROOT if root else 0)))
+    return value_bytes(compress(h, data, number, mode | start | CHUNK_END | (ROOT if root else 0)))
 
 
 def left_leaves(n):
@@ -87,14 +89,14 @@ def left_leaves(n):
     return 1 << ((n - 1).bit_length() - 1)
 
 
-def subtree_value(data, first, root):
+def subtree_value(data, first, root, key=IV, mode=0):
     """The value of the subtree of the bytes data, whose first leaf has a number."""
     n = leaf_count(len(data))
     if n == 1:
-        return leaf_value(data, first, root)
+        return leaf_value(data, first, root, key, mode)
     left = left_leaves(n)
-    return parent_value(subtree_value(data[:left * LEAF], first, False)
-                        + subtree_value(data[left * LEAF:], first + left, False), root)
+    return parent_value(subtree_value(data[:left * LEAF], first, False, key, mode)
+                        + subtree_value(data[left * LEAF:], first + left, False, key, mode), root, key, mode)
 
 
 # Excerpts.
@@ -397,12 +399,14 @@ def verify_bundle(f, payload):
     claim = header["claims"][0]
     sections, kind = claim["sections"], claim["kind"]
     body = {}
-    for name in ("map", "proof", "document"):
+    for name in ("header", "pages", "undetermined", "map", "proof", "document", "records"):
         if name in sections:
             n = sections[name]["length"]
             body[name] = Reader(f).take(n)
     if f.read(1):
         raise Refused("bytes follow its sections")
+    if kind == "query":
+        return verify_query(claim, body, said, root, size)
     if kind != "records" and claim["size"] != size:
         raise Refused("its claim is about another size")
     if kind == "records":
@@ -443,6 +447,152 @@ def verify_records(claim, body, said, root, size):
     leaves = prove(body["proof"], root, size, cover(size, wanted))
     out = b"".join(span_bytes(leaves, x, y) + b"\n" for x, y in wanted)
     return "records %d:%d" % (a, b), out, "as far as the signer's word counts"
+
+
+# Queries: the records where one value stands at one path, and that there are no others.
+
+PAGE = 4  # leaves
+MISSING, UNDETERMINED = b"\x10", b"\xe0"
+
+
+Num, Members = type("Num", (str,), {}), type("Members", (list,), {})  # a number as it is written; members of an object
+
+
+def number_key(text):  # the typed key (lpk1) of a number; None beyond the limits
+    mantissa, _, e = text.lower().partition("e")
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = (whole + fraction).lstrip("0")
+    power = e.lstrip("+-").lstrip("0")[:16] or "0"
+    exp = int("-" + power if e[:1] == "-" else power) + len(digits) - len(fraction)
+    digits = digits.rstrip("0")
+    if not digits:
+        return b"\x40\x80"
+    if len(digits) > 1024 or abs(exp) > 1000000:
+        return None
+    tail = (exp + (1 << 63)).to_bytes(8, "big") + bytes(int(d) + 1 for d in digits) + b"\0"
+    return b"\x40\x40" + bytes(255 - c for c in tail) if text[0] == "-" else b"\x40\xc0" + tail
+
+
+def value_key(v):  # the typed key of a value; None for one that cannot be told
+    if isinstance(v, Num):
+        return number_key(v)
+    if not isinstance(v, str):
+        return {None: b"\x20", True: b"\x31", False: b"\x30"}[v] if not isinstance(v, list) else b"\x70" if isinstance(v, Members) else b"\x60"
+    try:
+        data = v.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    return b"\x50" + data[:96].replace(b"\0", b"\0\xff") + (b"\0\0" if len(data) <= 96 else b"\0\1" + subtree_value(data, 0, True))
+
+
+def record_key(data, tokens, limits):  # the key of the value at a path of a record
+    deep = lambda v: 1 + max([deep(x[1] if isinstance(v, Members) else x) for x in v], default=0) if isinstance(v, list) else 0
+    try:
+        v = json.loads(data.decode(), object_pairs_hook=Members, parse_int=Num, parse_float=Num, parse_constant=Pointer.constant)
+        if len(data) > limits["record"] or deep(v) > limits["depth"]:
+            return None
+    except (ValueError, RecursionError):
+        return None
+    for token in tokens:
+        found = []
+        if isinstance(v, Members):
+            found = [value for name, value in v if name == token]
+        elif isinstance(v, list) and token.isascii() and token.isdigit() and str(int(token[:18])) == token:
+            found = v[int(token):][:1]
+        if len(found) != 1:
+            return None if found else MISSING
+        v = found[0]
+    return value_key(v)
+
+
+class Index:
+    """The pages of an index, verified, in their order: which records have a key."""
+    def __init__(self, head, said, about, key):
+        number = lambda at: int.from_bytes(head[at:at + 8], "little")
+        self.records, self.entries, distinct, self.pages, self.tail = map(number, range(80, 120, 8))
+        if head[:8] != b"LFPINDX1" or head[8:40].hex() != said["bytes"]["root"] or number(40) != said["bytes"]["size"]:
+            raise Refused("the index is of another artifact")
+        if head[48:80].hex() != about["spec_digest"] or about["size"] != (self.pages + 1) * PAGE * LEAF or \
+                [self.records, self.entries, distinct, self.entries - self.tail] != \
+                [said["records"]["count"], self.records] + [about[x] for x in ("distinct", "undetermined")]:
+            raise Refused("the header of the index and its statement differ")
+        self.key, self.found, self.tailed, self.behind = key, set(), set(), None
+
+    def page(self, n, data):  # returns the last key of the page before, and its own
+        r, first, used = Reader(io.BytesIO(data[20:])), int.from_bytes(data[8:16], "little"), int.from_bytes(data[16:18], "little")
+        before = now = r.take(r.varint())
+        if int.from_bytes(data[:8], "little") != n or data[18:20] != b"\0\0" or data[20 + used:].strip(b"\0") or \
+                (n == 0) != (before == b"") or self.behind not in (None, (n, first, before)) or n == 0 < first:
+            raise Refused("page %d of the index does not stand in its place" % n)
+        rank = first
+        while r.f.tell() < used:
+            key, record = now[:r.varint()], -1
+            key += r.take(r.varint())
+            if key < now or key == now and (now != before or not n):
+                raise Refused("the keys of page %d are not in order" % n)
+            for _ in range(r.varint()):
+                record, rank = record + 1 + r.varint(), rank + 1
+                if record >= self.records or (key >= UNDETERMINED) != (rank > self.tail):
+                    raise Refused("the entries of page %d contradict the header" % n)
+                if key == self.key or key >= UNDETERMINED:
+                    (self.found if key == self.key else self.tailed).add(record)
+            now = key
+        if r.f.tell() != used or rank == first or (n == self.pages - 1) != (rank == self.entries):
+            raise Refused("page %d of the index does not end in its place" % n)
+        self.behind = n + 1, rank, now
+        return before, now
+
+
+def index_spec(records, path, redactions):  # the rules that follow from the manifest
+    limits = {name: records["limits"][name] for name in ("depth", "digits", "exponent", "record")}
+    spec = {"dialect": None, "format": records["format"], "keys": "lpk1", "limits": limits, "path": path, "pointer": records["pointer"], "redactions": redactions}
+    text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    context = subtree_value(b"leafproof 2026 index-spec v1", 0, True, IV, 32)
+    return subtree_value(text, 0, True, [int.from_bytes(context[i:i + 4], "little") for i in range(0, 32, 4)], 64).hex(), spec
+
+
+def verify_query(claim, body, said, root, size):
+    """Return what a claim proves whose condition is that a value stands at a pointer."""
+    records, named, sections, where = said["records"], claim["index"], claim["sections"], claim["query"]["where"]
+    path, ours = named["path"], {"at": records["pointer"], "engine": "1", "format": records["format"], "order": ["document"], "where": where}
+    if claim["query"] != ours or where[:-1] != ["eq", path] or {"limit", "shown", "count"} & set(claim) or \
+            records["format"] not in ("json", "ndjson", "concat") or said["artifact_ref"]["completeness"]["redactions"]:
+        raise Refused("this program checks only that a value stands at the path of an index, of JSON records without redactions")
+    values = {"s": str, "n": Num, "x": lambda h: bytes.fromhex(h).decode(), "true": lambda: True, "false": lambda: False, "null": lambda: None}
+    key = value_key(values[where[2][0]](*where[2][1:]))
+    about = [x for x in said["indexes"] or [] if all(x[k] == named[k] for k in ("path", "root", "size"))]
+    if len(about) != 1 or index_spec(records, path, []) != (about[0]["spec_digest"], about[0]["spec"]):
+        raise Refused("the statement names no such index, or one by other rules")
+    of_index = lambda name, leaves: prove(body[name], bytes.fromhex(named["root"]), named["size"], leaves)
+    index, n = Index(of_index("header", [(0, 1)])[0], said, about[0], key), -1
+    for name in ("pages", "undetermined"):
+        (a, b), = [tuple(x) for x in sections[name]["leaves"]] if name in body else [(0, 0)]
+        first = a // PAGE - 1
+        if a % PAGE or b % PAGE or name in body and not n < first < b // PAGE - 1 <= index.pages:
+            raise Refused("the sections of the index are not pages in order")
+        leaves, index.behind = of_index(name, [(a, b)]) if name in body else {}, index.behind if first == n + 1 else None
+        for n in range(first, b // PAGE - 1) if name in body else ():
+            before, last = index.page(n, b"".join(leaves[PAGE * (n + 1) + i] for i in range(PAGE)))
+            if name == "pages" and (n == first > 0 and before >= key or n < b // PAGE - 2 and last > key or n == b // PAGE - 2 < index.pages - 1 and last <= key):
+                raise Refused("the pages do not begin in front of the value and end behind it")
+        if name == "pages" and (n < 0) != (index.pages == 0):
+            raise Refused("no page of the index is shown")
+    if len(index.tailed) != index.entries - index.tail:
+        raise Refused("not all records that cannot be told are shown")
+    wanted, out, spans, leaves = sorted(index.found | index.tailed), [], {}, {}
+    if wanted:
+        pages = prove(body["map"], bytes.fromhex(records["map"]["root"]), records["map"]["size"], [tuple(x) for x in sections["map"]["leaves"]])
+        for p in pages:
+            if p and (p == 1 or p - 1 not in pages):
+                spans.update(Map(pages, p, root, size, records["count"]).spans)
+        leaves = prove(body["records"], root, size, cover(size, [spans[r] for r in wanted]))
+    tokens = [t.replace("~1", "/").replace("~0", "~") for t in path.split("/")[1:]]
+    for r in wanted:
+        data = span_bytes(leaves, *spans[r])
+        if record_key(data, tokens, records["limits"]) != (key if r in index.found else None):
+            raise Refused("record %d stands in the index under a value that it does not have" % r)
+        out += [data + b"\n"] if r in index.found else []
+    return "query %s: %d of %d records, %d undecidable," % (json.dumps(where[1:]), len(out), records["count"], len(index.tailed)), b"".join(out), "as far as the signer's word counts"
 
 
 # The command.
