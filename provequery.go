@@ -196,12 +196,17 @@ func (p *queryProof) cost(ctx context.Context, asked selector.Asked, x indexSour
 type indexSource struct{ bundle.IndexSource }
 
 // indexSources lists the indexes of the artifact; their files are not open.
-func (a *artifact) indexSources(context.Context) ([]indexSource, error) {
+func (a *artifact) indexSources(ctx context.Context) ([]indexSource, error) {
+	list, err := a.indexes(ctx)
 	var out []indexSource
-	for _, x := range a.m.Predicate.Indexes {
-		out = append(out, indexSource{bundle.IndexSource{Facts: x}})
+	for _, x := range list {
+		source := bundle.IndexSource{Facts: x.Index}
+		if x.Statement != nil {
+			source.Added = &x.Statement.Envelope
+		}
+		out = append(out, indexSource{source})
 	}
-	return out, nil
+	return out, err
 }
 
 // receipt puts a receipt into the bundle, where one is asked for.

@@ -436,6 +436,11 @@ func ended(r io.Reader) error {
 
 // emit writes a row.
 func (q *queryCheck) emit(r selector.Row) error {
+	if q.row != nil {
+		if err := q.row(r); err != nil {
+			return &writeError{err}
+		}
+	}
 	if q.out == nil {
 		return nil
 	}
@@ -448,7 +453,7 @@ func (q *queryCheck) emit(r selector.Row) error {
 	return nil
 }
 
-// writeError is an error of Options.Out, which is not about the bundle.
+// writeError is an error of Options.Out or Options.Row, which is not about the bundle.
 type writeError struct{ err error }
 
 func (e *writeError) Error() string { return e.err.Error() }

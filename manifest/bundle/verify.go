@@ -11,6 +11,7 @@ import (
 	"leafproof/manifest"
 	"leafproof/manifest/tlog"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
 // Options are what a verifier brings: everything that decides comes from here,
@@ -43,6 +44,9 @@ type Options struct {
 	// are followed by a newline each. What it got is good only if Verify
 	// returned a verdict without a MISMATCH.
 	Out io.Writer
+	// Row, where set, receives the rows that a query claim proves, as Out gets their
+	// bytes: they are good as far as those are. An error of it ends the verification.
+	Row func(selector.Row) error
 }
 
 // A Result is what a verification found.
@@ -105,7 +109,7 @@ func Verify(r io.ReaderAt, size int64, o Options) (*Result, error) {
 	}
 	claim := h.Claims[0]
 	res := &Result{Verdict: v, Claim: claim, Manifest: m, Commit: proof}
-	c := checker{m: m, v: v, out: o.Out, res: res, added: h.Index, policy: o.Policy.Given(evidence), now: o.At, rebuild: o.Rebuild}
+	c := checker{m: m, v: v, out: o.Out, res: res, added: h.Index, policy: o.Policy.Given(evidence), now: o.At, rebuild: o.Rebuild, row: o.Row}
 	// The manifest's word counts for lengths and record numbers as far as it
 	// counts for the capture.
 	c.word, _ = v.Fact(manifest.FactCapture)
@@ -237,6 +241,7 @@ type checker struct {
 	policy  *manifest.Policy
 	now     time.Time
 	rebuild *Rebuild
+	row     func(selector.Row) error
 	failed  bool // a query claim does not hold, or cannot be judged
 
 	given *merkle.Builder // digests what goes to out, to hold a receipt to it; nil: there is none
