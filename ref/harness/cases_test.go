@@ -81,6 +81,7 @@ func TestBlobsAnywhere(t *testing.T) {
 		"too deep":       deep(blob("x"), 80),
 		"a broken read":  harness.Blob{Reader: io.MultiReader(strings.NewReader("half"), broken{})},
 		"a channel":      make(chan int),
+		"a panic":        panicking{},
 	} {
 		if v := sc.record(bad); !v.IsError || failureOf(t, v).Code == "" || strings.Contains(string(v.Content), "half") {
 			t.Errorf("%s: %s", name, v.Content)
@@ -92,6 +93,10 @@ func TestBlobsAnywhere(t *testing.T) {
 type hiding struct{ b harness.Blob }
 
 func (h hiding) MarshalJSON() ([]byte, error) { return json.Marshal(map[string]any{"b": h.b}) }
+
+type panicking struct{}
+
+func (panicking) MarshalJSON() ([]byte, error) { panic("no") }
 
 func deep(b harness.Blob, n int) any {
 	var v any = b
@@ -201,6 +206,51 @@ func TestLazy(t *testing.T) {
 	if c.queries != 2 || c.reads != 0 || c.puts != puts {
 		t.Errorf("after the use %d queries, %d reads, %d puts", c.queries, c.reads, c.puts-puts)
 	}
+}
+
+// Case 6: preview and reference name the same value.
+func TestPreviewAndReference(t *testing.T) {
+	var got struct{ Rows json.RawMessage }
+	sc := newScene(t, setup{tools: []harness.Tool{echo("generate", func(args json.RawMessage) {
+		if err := json.Unmarshal(args, &got); err != nil {
+			t.Error(err)
+		}
+	})}})
+	doc := refdemo.Export(200, 5)
+	v := sc.record(jsonBlob(doc))
+	for _, call := range []string{
+		`read_json {"source":%s,"path":"/items"}`,
+		`query_json {"source":%s,"path":"/items"}`,
+		`query_json {"source":%s,"path":"/items","where":"@.owner == \"ada\""}`,
+	} {
+		tool, input, _ := strings.Cut(call, " ")
+		found := sc.good(tool, input, refTo(v, ""))
+		sc.good("generate", `{"rows":%s}`, member(t, found, "value"))
+		var preview, rows []json.RawMessage
+		if err := errors.Join(json.Unmarshal([]byte(member(t, found, "preview")), &preview), json.Unmarshal(got.Rows, &rows)); err != nil {
+			t.Fatal(err)
+		}
+		whole := 0
+		for i, p := range preview {
+			if bytes.Equal(p, rows[i]) {
+				whole++
+			} else if !sameStart(p, rows[i]) {
+				t.Fatalf("%s: the preview has %s, the tool got %s", call, p, rows[i])
+			}
+		}
+		if len(preview) < 5 || len(rows) < len(preview) || whole == 0 {
+			t.Errorf("%s: %d rows shown, %d whole, %d given", call, len(preview), whole, len(rows))
+		}
+		if tool == "read_json" && !bytes.Contains(doc, got.Rows) {
+			t.Error("the value is not the document's, byte for byte")
+		}
+	}
+}
+
+// sameStart compares the ids of two rows.
+func sameStart(a, b []byte) bool {
+	var x, y struct{ ID int64 }
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && x == y
 }
 
 // Cases 8, 14, 15, 53: what a model may not write, the tool does not run for.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -108,8 +109,15 @@ func (r *Run) Record(ctx context.Context, results ...Result) ([]View, error) {
 
 // intercept makes the stored part of a result: what the model will read, with slots
 // where blobs and recipes stand.
-func (r *Run) intercept(ctx context.Context, res Result) (ref.Part, *admitted, error) {
-	part := ref.Part{Tool: res.Tool, CallID: res.CallID}
+//
+// A value that writes its own JSON, or a reader, may panic: then there is no result.
+func (r *Run) intercept(ctx context.Context, res Result) (part ref.Part, says *admitted, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the result of %q panicked: %v", res.Tool, p)
+		}
+	}()
+	part = ref.Part{Tool: res.Tool, CallID: res.CallID}
 	if res.Err != nil {
 		return part, nil, res.Err
 	}
