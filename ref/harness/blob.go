@@ -156,6 +156,11 @@ func rawResult(r Raw, put sink) ([]byte, error) {
 	return append(out, r.JSON[at:]...), nil
 }
 
+// Content is the result of an MCP tool call as a result's value: the object with the
+// array "content". It is recorded as [FromContent] reads it, its text as the tool's
+// OpaqueText says, and it is an error where it says isError.
+type Content json.RawMessage
+
 // content is what there is of an MCP content block.
 type content struct {
 	Type     string `json:"type"`

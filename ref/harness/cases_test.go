@@ -132,12 +132,45 @@ func TestContent(t *testing.T) {
 			t.Errorf("%s", page.Content)
 		}
 	}
+	// As a result's value, by what the tool is declared to return.
+	for _, opaque := range []bool{false, true} {
+		sc := newScene(t, setup{tools: []harness.Tool{{Name: "export", Schema: json.RawMessage(`{"type":"object"}`), OpaqueText: opaque}}})
+		v := sc.record(harness.Content(raw))
+		if v.IsError || strings.Contains(string(v.Content), "two files") == opaque || strings.Contains(string(v.Content), "aGVsbG8") {
+			t.Errorf("%s", v.Content)
+		}
+		if v := sc.record(harness.Content(`{"content":[{"type":"text","text":"no"}],"isError":true}`)); !v.IsError {
+			t.Errorf("%s", v.Content)
+		}
+		if v := sc.record(harness.Content(`7`)); !v.IsError || v.Err == nil {
+			t.Errorf("%s", v.Content)
+		}
+	}
 	for _, bad := range []string{`7`, `{"content":7}`, `{"content":[{"type":"image"}]}`, `{"content":[{"type":"image","data":"!!"}]}`} {
 		r, err := harness.FromContent(json.RawMessage(bad), false)
 		if err == nil && !sc.record(r).IsError {
 			t.Errorf("%s was taken", bad)
 		}
 	}
+}
+
+// Whatever an MCP server answers, there is no panic, and what is taken out of it stands
+// where it says.
+func FuzzFromContent(f *testing.F) {
+	f.Add([]byte(`{"content":[{"type":"image","data":"aGVsbG8=","mimeType":"image/png"},{"type":"text","text":"x"}]}`), true)
+	f.Add([]byte(`[{"type":"resource","resource":{"blob":"d29ybGQ=","text":"both"}}]`), false)
+	f.Fuzz(func(t *testing.T, raw []byte, opaque bool) {
+		r, err := harness.FromContent(raw, opaque)
+		if err != nil {
+			return
+		}
+		for at, b := range r.Blobs {
+			if !strings.HasPrefix(at, "/") || b.Reader == nil {
+				t.Errorf("%q: %+v", at, b)
+			}
+			_, _ = io.Copy(io.Discard, b.Reader)
+		}
+	})
 }
 
 // Case 3: the heap does not grow with the blob. LEAFPROOF_BIG lets it have 256 MiB.

@@ -21,8 +21,8 @@ type Result struct {
 	CallID string // as the provider gave it: it may be empty, and come again
 	Tool   string
 	// Value is the result: any value that encoding/json writes, with a [Blob] or a
-	// [KernelHandle] at any place in it; json.RawMessage and [Raw] are taken byte for
-	// byte.
+	// [KernelHandle] at any place in it; json.RawMessage, [Raw] and [Content] are taken
+	// byte for byte.
 	Value any
 	// Err, where not nil, is why there is none.
 	Err error
@@ -69,8 +69,9 @@ func (r *Run) Record(ctx context.Context, results ...Result) ([]View, error) {
 	views := make([]View, len(results))
 	says := make([]*admitted, len(results))
 	for i, res := range results {
+		isError := r.fromContent(&res)
 		part, said, err := r.intercept(ctx, res)
-		views[i] = View{Part: uint64(i), CallID: res.CallID, Tool: res.Tool, DataOnly: true}
+		views[i] = View{Part: uint64(i), CallID: res.CallID, Tool: res.Tool, IsError: isError, DataOnly: true}
 		if err != nil {
 			part = ref.Part{Value: FailureOf(err).JSON(), Tool: res.Tool, CallID: res.CallID}
 			views[i].IsError, views[i].Err, said = true, err, nil
@@ -105,6 +106,29 @@ func (r *Run) Record(ctx context.Context, results ...Result) ([]View, error) {
 		}
 	}
 	return views, nil
+}
+
+// fromContent reads the result of an MCP tool call, and reports whether it says that it
+// is an error.
+func (r *Run) fromContent(res *Result) bool {
+	c, ok := res.Value.(Content)
+	if !ok || res.Err != nil {
+		return false
+	}
+	opaque := false
+	if t, err := r.h.tool(res.Tool); err == nil {
+		opaque = t.OpaqueText
+	}
+	raw, err := FromContent(json.RawMessage(c), opaque)
+	if err != nil {
+		res.Err = err
+		return false
+	}
+	res.Value = raw
+	var is struct {
+		IsError bool `json:"isError"`
+	}
+	return json.Unmarshal(c, &is) == nil && is.IsError
 }
 
 // intercept makes the stored part of a result: what the model will read, with slots
