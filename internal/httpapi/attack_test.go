@@ -209,6 +209,7 @@ func TestSlow(t *testing.T) {
 		}
 	})
 	t.Run("reader", func(t *testing.T) {
+		w := w.in(t)
 		ref := w.put(w.alice, bytes.Repeat([]byte("0123456789abcdef"), 2<<20), "")
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {

@@ -48,7 +48,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 	// The time to send it grows with what has come: patience, and a second for each KiB.
-	if now := time.Now(); b.when.IsZero() || now.Sub(b.when) > time.Second {
+	if now := time.Now(); b.when.IsZero() || now.Sub(b.when) > min(time.Second, patience/8) {
 		b.when = now
 		_ = b.c.control.SetReadDeadline(maxTime(b.c.begun.Add(patience+time.Duration(b.n/slowest)*time.Second), now, b.n))
 	}

@@ -73,8 +73,14 @@ func TestManyClients(t *testing.T) {
 	server.Close()
 	t.Logf("%v: %d puts, %d reads, %d queries, %d told to come again, %d revocations, %d reads under them, %d refused, %d cut; heap at most %d MiB",
 		long, k.puts.Load(), k.reads.Load(), k.queries.Load(), k.busy.Load(), k.revocations.Load(), k.theirs.Load(), k.refused.Load(), k.cuts.Load(), peak.Load()>>20)
-	if k.puts.Load() < 20 || k.reads.Load() < 20 || k.queries.Load() < 20 || k.revocations.Load() < 2 || k.theirs.Load() == 0 || k.refused.Load() == 0 {
-		t.Error("too little happened to show anything")
+	least := int64(1)
+	if os.Getenv(soakEnv) != "" {
+		least = 100
+	}
+	for what, n := range map[string]int64{"puts": k.puts.Load(), "reads": k.reads.Load(), "queries": k.queries.Load(), "revocations": k.revocations.Load()} {
+		if n < least {
+			t.Errorf("only %d %s: too little happened to show anything", n, what)
+		}
 	}
 	if peak.Load() > 512<<20 {
 		t.Errorf("the heap grew to %d MiB", peak.Load()>>20)
