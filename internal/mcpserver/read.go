@@ -105,7 +105,7 @@ func (f *face) page(ctx context.Context, id string, off, n int64) (*selector.Ans
 	}
 	r := merkle.Range{Start: off, End: min(off+min(n, MaxPage), c.Size())}
 	var buf bytes.Buffer
-	a, err := c.Write(ctx, r, &buf, nil)
+	a, err := f.store.Read(ctx, f.who.Caller, id, leafproof.Selector{Bytes: &r}, &buf)
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -395,7 +395,7 @@ func (s *source) ReadAt(p []byte, off int64) (n int, err error) {
 		}
 		if at < s.at || at >= s.at+int64(len(s.window)) {
 			buf := bytes.NewBuffer(s.window[:0])
-			if _, err := s.content.Write(s.ctx, merkle.Range{Start: at, End: min(at+sourceWindow, s.content.Size())}, buf, nil); err != nil {
+			if err := s.content.Write(s.ctx, merkle.Range{Start: at, End: min(at+sourceWindow, s.content.Size())}, buf, nil); err != nil {
 				return n, err
 			}
 			s.at, s.window = at, buf.Bytes()
