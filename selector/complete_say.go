@@ -3,11 +3,12 @@ package selector
 import "fmt"
 
 // ConcludeProven returns the strongest sentence that a proof justifies, and what
-// the capture says: of a's fields it uses those that a manifest has.
-func (a *Answer) ConcludeProven(asked Asked, p Proven) string {
+// the capture says: of a's fields it uses those that a manifest has. condition is
+// the query's, as it is fit to be shown; "" for every record.
+func (a *Answer) ConcludeProven(asked Asked, p Proven, condition string) string {
 	what := "in the artifact"
-	if w := asked.Query.Where; w != nil {
-		what = "with " + short(w.String())
+	if condition != "" {
+		what = "with " + condition
 	}
 	of := fmt.Sprintf(" among %s", count(a.RecordsTotal, "record"))
 	undecided := fmt.Sprintf("; %d undecidable", p.Undecidable)

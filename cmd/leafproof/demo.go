@@ -24,7 +24,7 @@ func demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show in a minute what this is for, on a throw-away store",
-		Long:  "Play an incident through: a snapshot is kept, a later one does not replace it, a query says what it searched,\nand an excerpt verifies offline until one bit of it is changed. Everything happens in a temporary folder.",
+		Long:  "Play an incident through: a snapshot is kept, a later one does not replace it, a query says what it searched,\nan excerpt verifies offline until one bit of it is changed, and so does the proof that there was no critical event. Everything happens in a temporary folder.",
 		Args:  args(0, 0),
 	}
 	cmd.AddCommand(demoRefsCommand())
@@ -70,7 +70,7 @@ func (d *demo) run() error {
 	}
 	defer d.store.Close()
 
-	a, b := demoSnapshot(1), demoSnapshot(2)
+	a, b := demoSnapshot(1, true), demoSnapshot(2, false)
 	idA, err := d.snapshot("A", "snap-0410", a, "04:10")
 	if err != nil {
 		return err
@@ -89,7 +89,10 @@ func (d *demo) run() error {
 	if err := d.excerpt(idA, a, proof, storeDir); err != nil {
 		return err
 	}
-	return d.tamper(proof, storeDir)
+	if err := d.tamper(proof, storeDir); err != nil {
+		return err
+	}
+	return d.absence(idB, storeDir)
 }
 
 // title begins a step.
@@ -106,7 +109,7 @@ func (d *demo) snapshot(name, snapshot string, events []byte, at string) (string
 		return "", err
 	}
 	d.title("A tool returns snapshot %s of the incident events. The bytes stay here; the model gets a reference.", name)
-	draft, err := d.store.Put(d.ctx, bytes.NewReader(events), leafproof.PutOptions{Name: "events.ndjson"})
+	draft, err := d.store.Put(d.ctx, bytes.NewReader(events), leafproof.PutOptions{Name: "events.ndjson", Indexes: []string{"/severity"}})
 	if err != nil {
 		return "", err
 	}
@@ -117,7 +120,7 @@ func (d *demo) snapshot(name, snapshot string, events []byte, at string) (string
 	if err != nil {
 		return "", err
 	}
-	d.say("leafproof put events.ndjson --source infra.incident-events --snapshot %s --coverage region=eu-west …", snapshot)
+	d.say("leafproof put events.ndjson --index /severity --source infra.incident-events --snapshot %s --coverage region=eu-west …", snapshot)
 	d.say("  %d bytes, %d records  →  %s", len(events), *ref.Completeness.Records, ref.ArtifactID)
 	if name == "A" {
 		d.say("  passed through the model, these bytes would cost about %d tokens; the reference costs about 20.", len(events)/4)
@@ -250,7 +253,7 @@ func (d *demo) indent(text string) {
 }
 
 // demoSnapshot makes an event file like an incident tool's, the same on every run.
-func demoSnapshot(seed uint64) []byte {
+func demoSnapshot(seed uint64, critical bool) []byte {
 	r := rand.New(rand.NewPCG(seed, 0))
 	services := []string{"checkout", "search", "ledger", "mail", "auth", "media"}
 	severities := []string{"info", "info", "info", "info", "warning", "warning", "error"}
@@ -258,7 +261,7 @@ func demoSnapshot(seed uint64) []byte {
 	start := time.Date(2026, 11, 6, 4, 0, 0, 0, time.UTC)
 	for i := range demoEvents {
 		severity := severities[r.IntN(len(severities))]
-		if r.IntN(900) == 0 {
+		if r.IntN(900) == 0 && critical {
 			severity = "critical"
 		}
 		fmt.Fprintf(&b, `{"seq":%d,"ts":"%s","service":"%s","severity":"%s","latency_ms":%d,"trace":%d,"message":"request %08x took longer than its budget"}`+"\n",

@@ -401,7 +401,7 @@ func writeText(w io.Writer, res *bundle.Result, note string) error {
 		fmt.Fprintln(w, "Give --policy FILE (a copy of the store's trust.policy), or --key FILE (its keys/manifest.pub), that reached you by another way.")
 	}
 	if a := res.Answer; a != nil && res.Verdict.Exit() != ExitMismatch {
-		fmt.Fprintln(w, manifest.Printable(a.Conclusion))
+		fmt.Fprintln(w, a.Conclusion)
 	}
 	if note != "" {
 		fmt.Fprintln(w, note)

@@ -146,7 +146,11 @@ func conclusion(m *manifest.Manifest, a selector.Asked, p *selector.Proven) stri
 		ArtifactID: m.ArtifactID, ManifestID: m.ManifestID, SourceVersion: selector.SourceVersion(ref.SourceVersion),
 		RecordsTotal: m.Predicate.Records.Count, Completeness: Capture(m), Query: a.Query,
 	}
-	return out.ConcludeProven(a, *p)
+	condition := ""
+	if w := a.Query.Where; w != nil {
+		condition = manifest.Printable(w.String())
+	}
+	return out.ConcludeProven(a, *p, condition)
 }
 
 // Capture is what a manifest says of the capture's completeness, in the
