@@ -51,8 +51,24 @@ func (c *Completeness) Undetermined(run merkle.Range, r io.Reader) error {
 	if want := c.Undecided(); !c.asked.Count && c.cover.undetermined != want {
 		return badProof("%d of the %d undetermined entries are shown", c.cover.undetermined, want)
 	}
-	if c.way == document {
-		return c.documentPrefix()
+	if err := c.eachOnce(); err != nil || c.way != document {
+		return err
+	}
+	return c.documentPrefix()
+}
+
+// eachOnce refuses an index over a scalar path that has a record twice: then it
+// lacks another, since there are as many entries as records.
+func (c *Completeness) eachOnce() error {
+	if !c.want.Path.Scalar() || c.asked.Count {
+		return nil
+	}
+	records := int64(0)
+	for range unionOf(&c.found, &c.tail, -1) {
+		records++
+	}
+	if want := c.cover.taken + c.cover.undetermined; records != want {
+		return badProof("%d entries are of %d records, of a path that gives each one", want, records)
 	}
 	return nil
 }
@@ -110,6 +126,7 @@ type coverage struct {
 	within bool // the present key is in it
 
 	entries      int64      // in a range
+	taken        int64      // of these, whose records are candidates
 	firstOnPage  int64      // the first record in a range on the last page; -1: none
 	undetermined int64      // entries of the tail
 	below, above int64      // of a count: rank of the first entry in the range, and of the first behind it
@@ -173,7 +190,7 @@ func (v *coverage) entry(e indexEntry, first bool) error {
 	}
 	if !KeyDetermined(e.key) {
 		v.undetermined++
-		if v.c.asked.Count || v.parts != nil {
+		if v.c.asked.Count || v.parts != nil && !v.tail { // the second time they are there
 			return nil
 		}
 		return v.c.tail.add(e.record)
@@ -210,6 +227,7 @@ func (v *coverage) entry(e indexEntry, first bool) error {
 	if place == v.lastPlace() {
 		v.c.rows.lastShown = e.record
 	}
+	v.taken++
 	return v.c.found.add(e.record)
 }
 
