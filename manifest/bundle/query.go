@@ -114,7 +114,7 @@ func (c *checker) checkQuery(claim Claim, at string, body *io.SectionReader) (*i
 	}
 	var index manifest.Fact
 	if q.rebuild != nil {
-		if index, err = q.rebuilt(q.rebuild); err != nil {
+		if index, err = q.rebuiltFact(q.index); err != nil {
 			return rest, err
 		}
 	}
@@ -184,6 +184,18 @@ func (q *queryCheck) findIndex() error {
 	if q.added == nil {
 		return malformed(q.at+"/index", "no statement in the bundle names this index")
 	}
+	if err := q.takeAdded(); err != nil {
+		return err
+	}
+	if !same(q.index) {
+		return malformed("header/index", "the statement is about another index than the claim")
+	}
+	return nil
+}
+
+// takeAdded takes the index from the statement beside the manifest, and who vouches
+// for it.
+func (q *queryCheck) takeAdded() error {
 	payload, err := q.added.PayloadBytes()
 	if err != nil {
 		return malformed("header/index", "%v", err)
@@ -192,10 +204,7 @@ func (q *queryCheck) findIndex() error {
 	if err != nil {
 		return malformed("header/index", "%v", err)
 	}
-	x := doc.Body.(*manifest.IndexAdded)
-	if q.index = x.Index; !same(q.index) {
-		return malformed("header/index", "the statement is about another index than the claim")
-	}
+	q.index = doc.Body.(*manifest.IndexAdded).Index
 	if err := doc.Body.About().Fits(q.m); err != nil {
 		return malformed("header/index", "%v", err)
 	}

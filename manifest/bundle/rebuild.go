@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"leafproof/manifest"
 	"leafproof/merkle"
@@ -121,19 +123,70 @@ func rootOf(ctx context.Context, r io.ReaderAt, size int64) (merkle.Root, error)
 	return b.Seal()
 }
 
-// rebuilt makes the claim's index again and says what became of its honesty.
-func (q *queryCheck) rebuilt(r *Rebuild) (manifest.Fact, error) {
+// rebuiltFact makes indexes of the artifact again and says what became of their
+// honesty. A record map that comes out as another one is a MISMATCH of the record
+// numbers.
+func (c *checker) rebuiltFact(indexes ...manifest.Index) (manifest.Fact, error) {
 	f := manifest.Fact{Name: manifest.FactIndex, State: manifest.Unverifiable}
-	got, err := r.Indexes(context.Background(), q.m, []manifest.Index{q.index})
-	switch {
-	case errors.Is(err, ErrOtherBytes):
+	got, err := c.rebuild.Indexes(context.Background(), c.m, indexes)
+	if errors.Is(err, ErrOtherBytes) {
 		f.Reason = "the index was not built again: " + err.Error()
-	case err != nil:
-		return f, err
-	case got.Indexes[0] != q.root:
-		f.State, f.Reason = manifest.Mismatch, fmt.Sprintf("built again from the artifact's bytes the index over %s has the root %s: the one that was signed is false", q.index.Path, got.Indexes[0])
-	default:
-		f.State = manifest.Proven
+		return f, nil
 	}
+	if err != nil {
+		return f, err
+	}
+	if m := c.m.Predicate.Records.Map; m != nil && m.Root != got.Map.String() {
+		c.v.Set(manifest.Fact{
+			Name: manifest.FactRecordNumbers, State: manifest.Mismatch,
+			Reason: fmt.Sprintf("built again from the artifact's bytes the record map has the root %s: the one that was signed is false", got.Map),
+		})
+	}
+	var over []string
+	for i, x := range indexes {
+		if x.Root != got.Indexes[i].String() {
+			f.State = manifest.Mismatch
+			f.Reason = fmt.Sprintf("built again from the artifact's bytes the index over %s has the root %s: the one that was signed, %s, is false", x.Path, got.Indexes[i], x.Root)
+			return f, nil
+		}
+		over = append(over, x.Path)
+	}
+	f.State, f.Detail = manifest.Proven, "over "+strings.Join(over, ", ")
 	return f, nil
+}
+
+// rebuildAll makes all indexes again that the bundle has statements of, beside a
+// claim that is no answer to a query.
+func (c *checker) rebuildAll() error {
+	indexes := c.m.Predicate.Indexes
+	if c.added != nil {
+		q := queryCheck{checker: c}
+		if err := q.takeAdded(); err != nil {
+			return err
+		}
+		if q.word.State == manifest.Mismatch {
+			q.indexFact(manifest.Fact{})
+		}
+		indexes = append(slices.Clone(indexes), q.index)
+	}
+	if c.rebuild == nil || len(indexes) == 0 {
+		return nil
+	}
+	f, err := c.rebuiltFact(indexes...)
+	if err == nil {
+		c.v.Set(f)
+	}
+	return err
+}
+
+// Evidence returns a bundle of all of an artifact's bytes, with the statement of an
+// index that was added later or nil: whoever verifies it can build every index
+// again that was signed, and see which one is false.
+func Evidence(src Source, added *manifest.Envelope) (*Bundle, error) {
+	b, err := Bytes(src, merkle.Range{Start: 0, End: src.Tree.Size()})
+	if err != nil {
+		return nil, err
+	}
+	b.head.Index = added
+	return b, b.encode()
 }

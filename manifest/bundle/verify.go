@@ -33,8 +33,9 @@ type Options struct {
 	// ExpectQuery, where set, is the question that a query claim must answer. Another
 	// claim is a MISMATCH.
 	ExpectQuery *Question
-	// Rebuild, where set, has the artifact's bytes: the index of a query claim is made
-	// again from them, which proves it or shows that it is false.
+	// Rebuild, where set, has the artifact's bytes: the index of a query claim, or else
+	// all that the manifest names, are made again from them, which proves them or shows
+	// that one is false.
 	Rebuild *Rebuild
 	// ExpectArtifact, where set, is the id of the artifact that the caller asked
 	// about: whoever signs many artifacts has signed bundles of all of them. Another
@@ -152,6 +153,9 @@ func (c *checker) checkBody(h *header, body *io.SectionReader, o Options) error 
 		c.takeDigest()
 	}
 	rest, err := c.check(h.Claims[0], body)
+	if err == nil && h.Claims[0].Kind != KindQuery {
+		err = c.rebuildAll()
+	}
 	if err != nil {
 		return err
 	}
@@ -250,7 +254,7 @@ type checker struct {
 // check checks the claim and returns the file's rest behind its sections.
 func (c *checker) check(claim Claim, body *io.SectionReader) (*io.SectionReader, error) {
 	const at = "claims/0"
-	if claim.Kind != KindQuery && (claim.ofQuery() || c.added != nil) {
+	if claim.Kind != KindQuery && (claim.ofQuery() || c.added != nil && claim.Kind != KindBytes) {
 		return nil, malformed(at, "a %s claim has no part of a query", claim.Kind)
 	}
 	switch claim.Kind {
