@@ -133,8 +133,8 @@ func (c *Content) Look(ctx context.Context) error {
 
 // Write writes the bytes of a range, which must lie within the content, as
 // [Store.Read] does. What comes next is read and verified while w takes what came
-// before. Where begin is not nil, it is called once leave is had, before the first
-// byte.
+// before. Where begin is not nil, it is called before the first byte, which is at
+// hand then and may be shown; where there is none, at the end.
 func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin func()) error {
 	a := c.a
 	if r.Start < 0 || r.End < r.Start || r.End > a.m.Size {
@@ -145,7 +145,8 @@ func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin 
 	if err != nil {
 		return err
 	}
-	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, w), permit, a.request)
+	out := &begun{w: w, begin: begin}
+	gated, err := gate.NewWriter(ctx, a.whileStanding(ctx, out), permit, a.request)
 	if err != nil {
 		return wireError(a.row.ArtifactID, err)
 	}
@@ -154,11 +155,7 @@ func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin 
 	}
 	ahead := newReadAhead(c.data, r)
 	defer ahead.stop()
-	// The first bytes are at hand before anything is promised about them.
 	b, err := ahead.next()
-	if err == nil && begin != nil {
-		begin()
-	}
 	for ; err == nil && len(b) > 0; b, err = ahead.next() {
 		if _, err = gated.Write(b); err != nil {
 			break
@@ -168,7 +165,26 @@ func (c *Content) Write(ctx context.Context, r merkle.Range, w io.Writer, begin 
 		c.failed = true
 		return wireError(a.row.ArtifactID, err)
 	}
+	out.start() // where there was no byte
 	return nil
+}
+
+// begun calls begin before the first byte: it is at hand then, and may be shown.
+type begun struct {
+	w     io.Writer
+	begin func() // nil: it was called, or there is nothing to call
+}
+
+func (b *begun) start() {
+	if b.begin != nil {
+		b.begin()
+		b.begin = nil
+	}
+}
+
+func (b *begun) Write(p []byte) (int, error) {
+	b.start()
+	return b.w.Write(p)
 }
 
 // readAhead reads a range in order. Where it is long, another goroutine reads and

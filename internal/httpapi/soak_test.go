@@ -128,8 +128,14 @@ type soak struct {
 	puts, reads, queries, busy, revocations, theirs, refused, cuts atomic.Int64
 
 	mu           sync.Mutex
-	acknowledged map[string][]byte // id → bytes, of some that dora may read
-	turn         atomic.Int64      // odd: dora's leave stands, or may be about to
+	acknowledged map[string]bool // by id
+	shared       []sharedBytes   // some of them, which dora reads
+	turn         atomic.Int64    // odd: dora's leave stands, or may be about to
+}
+
+type sharedBytes struct {
+	id   string
+	data []byte
 }
 
 // ask asks once. A request that is told to come again does not count.
@@ -166,7 +172,7 @@ func (k *soak) work(t *testing.T, n int, token string) {
 		switch op := rng.IntN(4); {
 		case op == 0 || len(ids) == 0:
 			data := records(n, i, 1+rng.IntN(2000))
-			status, b, err := k.ask(token, "PUT", "/v1/artifacts", data)
+			status, b, err := k.ask(token, "PUT", "/v1/artifacts", data, "Content-Type", "application/x-ndjson")
 			var ref manifest.ArtifactRef
 			if err != nil || status != 201 || json.Unmarshal(b, &ref) != nil || ref.ContentHash != "blake3:"+merkle.Sum(data).String() {
 				t.Errorf("put: %d %s %v", status, b, err)
@@ -174,11 +180,18 @@ func (k *soak) work(t *testing.T, n int, token string) {
 			}
 			k.puts.Add(1)
 			mine[ref.ArtifactID], ids = data, append(ids, ref.ArtifactID)
+			if len(ids) > 20 { // the test must not be what takes the memory
+				delete(mine, ids[0])
+				ids = ids[1:]
+			}
 			k.mu.Lock()
 			if k.acknowledged == nil {
-				k.acknowledged = map[string][]byte{}
+				k.acknowledged = map[string]bool{}
 			}
-			k.acknowledged[ref.ArtifactID] = data
+			k.acknowledged[ref.ArtifactID] = true
+			if len(k.shared) < 100 {
+				k.shared = append(k.shared, sharedBytes{ref.ArtifactID, data})
+			}
 			k.mu.Unlock()
 		case op == 1:
 			id := ids[rng.IntN(len(ids))]
@@ -251,8 +264,9 @@ func (k *soak) reader(t *testing.T) {
 	for time.Now().Before(k.until) {
 		id, want := "", []byte(nil)
 		k.mu.Lock()
-		for id, want = range k.acknowledged {
-			break
+		if len(k.shared) > 0 {
+			s := k.shared[rand.IntN(len(k.shared))]
+			id, want = s.id, s.data
 		}
 		k.mu.Unlock()
 		if id == "" {
