@@ -9,8 +9,13 @@ type Route struct {
 }
 
 // Routes are those of a server.
-func (s *Server) Routes() (out []Route) {
-	for _, rt := range s.routes {
+func (s *Server) Routes() []Route { return exported(s.routes) }
+
+// Table are those of any server, with none that its options add.
+func (s *Server) Table() []Route { return exported(s.table()) }
+
+func exported(list []route) (out []Route) {
+	for _, rt := range list {
 		out = append(out, Route{rt.method, rt.path, rt.op, rt.open})
 	}
 	return out
