@@ -54,7 +54,7 @@ func (h *Handle) locate(ctx context.Context) (*place, error) { return h.r.locate
 
 // Value reads all that the handle leads to: what an eager parameter is given.
 func (h *Handle) Value(ctx context.Context) (json.RawMessage, Use, error) {
-	got, err := h.r.resolve(ctx, h.ref, h.model, h.r.limits.Bytes, false)
+	got, err := h.r.resolve(ctx, h.ref, h.model, h.r.limits.Bytes, asValue)
 	return got.value, got.use, err
 }
 
@@ -76,7 +76,7 @@ func (h *Handle) Read(ctx context.Context, what Selection, w io.Writer) (*select
 		answer, err := h.r.source.Read(ctx, p.id, what, w)
 		return answer, h.fault(p, err)
 	}
-	value, answer, err := h.r.value(ctx, p, h.r.limits.Bytes, false)
+	value, answer, err := h.r.value(ctx, p, h.r.limits.Bytes, asValue)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (h *Handle) Open(ctx context.Context) (io.ReadSeekCloser, error) {
 		at := &rangeReader{ctx: ctx, source: h.r.source, id: p.id}
 		return file{io.NewSectionReader(at, 0, info.Size)}, nil
 	}
-	value, _, err := h.r.value(ctx, p, h.r.limits.Bytes, false)
+	value, _, err := h.r.value(ctx, p, h.r.limits.Bytes, asValue)
 	if err != nil {
 		return nil, err
 	}

@@ -173,11 +173,11 @@ func (c *call) value(ctx context.Context, property string, inner []byte) (json.R
 	if err != nil {
 		return nil, c.at(property, err)
 	}
-	encoded := c.encoded(property)
-	key := fmt.Sprint(encoded, string(Append(nil, ref)))
+	as := c.form(property)
+	key := fmt.Sprint(as, string(Append(nil, ref)))
 	got, again := c.done[key]
 	if !again {
-		if got, err = c.r.resolve(ctx, ref, true, c.left, encoded); err != nil {
+		if got, err = c.r.resolve(ctx, ref, true, c.left, as); err != nil {
 			return nil, c.at(property, err)
 		}
 		if c.done == nil {
@@ -211,28 +211,45 @@ func (c *call) handle(ctx context.Context, property string, inner []byte) error 
 	return nil
 }
 
-// encoded reports whether the tool's schema wants the bytes of a property in base64.
-func (c *call) encoded(property string) bool {
+// form is how a value is to stand in an input.
+type form uint8
+
+const (
+	asValue  form = iota
+	asString      // see [ToolSpec].Strings
+	asBase64      // the bytes in base64, whatever they are
+)
+
+// form is how the tool's schema wants the value of a property.
+func (c *call) form(property string) form {
 	var schema struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 	}
-	if property == "" || !bytes.Contains(c.tool.Schema, []byte("contentEncoding")) ||
+	if property == "" || !c.tool.Strings && !bytes.Contains(c.tool.Schema, []byte("contentEncoding")) ||
 		json.Unmarshal(c.tool.Schema, &schema) != nil {
-		return false
+		return asValue
 	}
 	var p struct {
+		Type     any    `json:"type"`
 		Encoding string `json:"contentEncoding"`
 	}
-	return json.Unmarshal(schema.Properties[property], &p) == nil && p.Encoding == "base64"
+	switch {
+	case json.Unmarshal(schema.Properties[property], &p) != nil:
+	case p.Encoding == "base64":
+		return asBase64
+	case c.tool.Strings && p.Type == "string":
+		return asString
+	}
+	return asValue
 }
 
 // resolve follows a reference and reads what it leads to.
-func (r *Resolver) resolve(ctx context.Context, ref Ref, model bool, most int64, encoded bool) (resolved, error) {
+func (r *Resolver) resolve(ctx context.Context, ref Ref, model bool, most int64, as form) (resolved, error) {
 	p, err := r.locate(ctx, ref, model)
 	if err != nil {
 		return resolved{}, err
 	}
-	value, answer, err := r.value(ctx, p, most, encoded)
+	value, answer, err := r.value(ctx, p, most, as)
 	if err != nil {
 		return resolved{}, err
 	}

@@ -660,6 +660,20 @@ func TestResolvedValues(t *testing.T) {
 			}
 		})
 	}
+	asStrings := spec
+	asStrings.Strings = true
+	asStrings.Schema = json.RawMessage(`{"type":"object","properties":{"any":{},"s":{"type":"string"},"b64":{"type":"string","contentEncoding":"base64"}}}`)
+	for in, want := range map[string]string{
+		`{"s":` + digits + `}`:   `{"s":" {\"n\":13911860366432393, \"x\":1.0e0}\n"}`,
+		`{"s":` + text + `}`:     `{"s":"a\n\"b\"` + "\u2028" + `"}`,
+		`{"s":` + pdf + `}`:      `{"s":"JVBERgD/"}`,
+		`{"b64":` + text + `}`:   `{"b64":"YQoiYiLigKg="}`,
+		`{"any":` + digits + `}`: `{"any":{"n":13911860366432393, "x":1.0e0}}`,
+	} {
+		if got, err := r.r.Args(t.Context(), asStrings, []byte(in)); err != nil || string(got.Args) != want {
+			t.Errorf("as strings, %s: %s %v, want %s", in, got.Args, err, want)
+		}
+	}
 	small := ref.NewResolver(r.tr, r.source, ref.Limits{Bytes: 30, Input: 400})
 	if _, err := small.Args(t.Context(), spec, []byte(`{"any":`+digits+`}`)); !errors.Is(err, ref.ErrTooLarge) {
 		t.Errorf("35 bytes of 30: %v", err)

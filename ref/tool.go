@@ -15,6 +15,10 @@ type ToolSpec struct {
 	// Lazy are the top-level properties that the tool gets as a [Handle] instead of a
 	// value, where the model wrote a reference. A value that stands there in full stays.
 	Lazy []string
+	// Strings lets a property that takes strings alone have any value as one: JSON as
+	// its text, and bytes that are no text in base64. It is for tools of servers that
+	// know of no references, and say of bytes only that they are a string.
+	Strings bool
 }
 
 // Resolved are a call's arguments with the references of the model resolved.

@@ -14,20 +14,23 @@ import (
 	"leafproof/selector"
 )
 
-// value reads what stands at a place, as a JSON value of at most so many bytes. encoded
-// says that the tool wants bytes in base64.
-func (r *Resolver) value(ctx context.Context, p *place, most int64, encoded bool) ([]byte, *selector.Answer, error) {
-	out, answer, err := r.read(ctx, p, most, encoded)
+// value reads what stands at a place, as a JSON value of at most so many bytes, in
+// the form in which the tool takes it.
+func (r *Resolver) value(ctx context.Context, p *place, most int64, as form) ([]byte, *selector.Answer, error) {
+	out, answer, err := r.read(ctx, p, most, as)
 	if gone(err) && p.derived {
 		err = stale(p.path, err)
 	}
 	if err != nil {
 		return nil, nil, sourceError(err)
 	}
+	if as == asString && len(out) > 0 && out[0] != '"' {
+		out = appendString(nil, string(out))
+	}
 	return out, answer, nil
 }
 
-func (r *Resolver) read(ctx context.Context, p *place, most int64, encoded bool) ([]byte, *selector.Answer, error) {
+func (r *Resolver) read(ctx context.Context, p *place, most int64, as form) ([]byte, *selector.Answer, error) {
 	switch {
 	case p.filter != nil:
 		rows := rowList{most: most}
@@ -54,7 +57,7 @@ func (r *Resolver) read(ctx context.Context, p *place, most int64, encoded bool)
 		}
 		return v, answer, err
 	}
-	return r.whole(ctx, p, most, encoded)
+	return r.whole(ctx, p, most, as)
 }
 
 // pointed is the value at a pointer of a value in memory.
@@ -84,7 +87,7 @@ func (r *Resolver) document(ctx context.Context, p *place, path string, most int
 
 // whole reads all of an artifact: JSON as the value that it is, text as a string. Other
 // bytes are no JSON value, so only a tool that says contentEncoding base64 gets them.
-func (r *Resolver) whole(ctx context.Context, p *place, most int64, encoded bool) ([]byte, *selector.Answer, error) {
+func (r *Resolver) whole(ctx context.Context, p *place, most int64, as form) ([]byte, *selector.Answer, error) {
 	info, err := r.stat(ctx, p)
 	if err != nil {
 		return nil, nil, err
@@ -100,8 +103,10 @@ func (r *Resolver) whole(ctx context.Context, p *place, most int64, encoded bool
 	}
 	b := out.Bytes()
 	switch kind := kindOf(info); {
-	case encoded:
+	case as == asBase64, as == asString && !utf8.Valid(b):
 		b = appendString(nil, base64.StdEncoding.EncodeToString(b))
+	case as == asString:
+		b = appendString(make([]byte, 0, len(b)+len(b)/16+2), string(b))
 	case kind == kindJSON:
 		if b = bytes.TrimSpace(b); !isJSON(b) {
 			return nil, nil, fail(ErrTypeMismatch, "the stored bytes say that they are JSON, and are not")
@@ -147,7 +152,7 @@ func isJSON(v []byte) bool {
 
 // settle reads a place, so that something can be looked for in it.
 func (r *Resolver) settle(ctx context.Context, p *place) error {
-	v, _, err := r.value(ctx, p, r.limits.Bytes, false)
+	v, _, err := r.value(ctx, p, r.limits.Bytes, asValue)
 	if err != nil {
 		return err
 	}

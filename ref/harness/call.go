@@ -43,7 +43,7 @@ func (r *Run) Resolve(ctx context.Context, c Call) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	got, err := r.resolver.Args(ctx, ref.ToolSpec{Name: t.Name, Schema: t.Schema, Lazy: t.Lazy}, c.Input)
+	got, err := r.resolver.Args(ctx, ref.ToolSpec{Name: t.Name, Schema: t.Schema, Lazy: t.Lazy, Strings: t.Strings}, c.Input)
 	if err != nil {
 		return nil, err
 	}

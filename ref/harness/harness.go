@@ -45,6 +45,9 @@ type Tool struct {
 	Schema json.RawMessage
 	// Lazy are the parameters that the tool gets as handles in place of values.
 	Lazy []string
+	// Strings lets its parameters that take strings have any value as one: see
+	// [ref.ToolSpec].
+	Strings bool
 	// Require is what the tool demands of the references that it is called with.
 	Require []Evidence
 	// OpaqueText says that the text blocks of its MCP results are content: see
