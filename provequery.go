@@ -91,7 +91,7 @@ func (p *queryProof) close() {
 }
 
 // proveQuery makes the bundle, over the index with the fewest candidates.
-func (a *artifact) proveQuery(ctx context.Context, q Query) (p *queryProof, err error) {
+func (a *artifact) proveQuery(ctx context.Context, q Query) (_ *queryProof, err error) {
 	if q.Cursor != "" || len(q.Select) > 0 || q.MaxRecords != 0 || q.MaxBytes != 0 || q.ReturnBytes != 0 {
 		return nil, fail(CodeSelectorInvalid, FixCall, "prove", "a proof is of whole records and of all that match, or the first of them: no cursor, selection or budget goes with it")
 	}
@@ -99,7 +99,7 @@ func (a *artifact) proveQuery(ctx context.Context, q Query) (p *queryProof, err 
 	if err != nil {
 		return nil, err
 	}
-	p = &queryProof{a: a, asked: answer.Query}
+	p := &queryProof{a: a, asked: answer.Query}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -123,8 +123,10 @@ func (a *artifact) proveQuery(ctx context.Context, q Query) (p *queryProof, err 
 		Manifest: a.m, Envelope: a.signed.Manifest, SSH: a.signed.SSH,
 		Data: data, Tree: data.Tree(), Map: mapped, MapTree: mapped.Tree(),
 	}
-	p.b, err = bundle.Query(ctx, src, p.index, asked)
-	return p, err
+	if p.b, err = bundle.Query(ctx, src, p.index, asked); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // choose opens the index that proves the answer with the fewest candidates.

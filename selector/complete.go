@@ -142,6 +142,9 @@ func provableRanges(asked Asked, want IndexWant) ([]KeyRange, bool, error) {
 		}
 		return nil, false, unprovable("no key of %s is ruled out by the condition: a substring, a pattern, or another field is asked for", want.Path)
 	}
+	if keySet(plan.Ranges).coversStrings() && q.Where.matchesText() && asked.orderedBy(want.Path) == whole {
+		return nil, false, unprovable("a substring or a pattern rules out no string among the keys of %s: all would have to be shown", want.Path)
+	}
 	if !asked.Count {
 		return plan.Ranges, plan.Exact, nil
 	}
@@ -158,6 +161,20 @@ func provableRanges(asked Asked, want IndexWant) ([]KeyRange, bool, error) {
 		return nil, false, unprovable("a count alone needs a condition on %s and on nothing else; without --count it can be proven", want.Path)
 	}
 	return plan.Ranges, true, nil
+}
+
+// coversStrings reports whether every string is in the set.
+func (s keySet) coversStrings() bool {
+	return keySet{{From: []byte{KeyString}, To: []byte{KeyString + 1}}}.within(s)
+}
+
+// matchesText reports whether the condition asks for a substring or a pattern.
+func (w *Where) matchesText() bool {
+	found := false
+	if w != nil {
+		w.expr.atoms(func(a *expr) { found = found || a.op == opContains || a.op == opMatch || a.op == opSearch })
+	}
+	return found
 }
 
 // orderedBy is the direction in which the path's index has the order asked for;
