@@ -27,7 +27,12 @@ func small(t *testing.T) map[string][]byte {
 	if err4 != nil {
 		t.Fatal(err4)
 	}
+	events := incidents(60)
+	answers, x := withIndex(t, events, "/id")
+	_, absence := prove(t, answers, x[0], ask(t, `@.id == 12.5`, 0))
+	_, answer := prove(t, answers, x[0], ask(t, `@.id >= 50`, 3, "/id:desc"))
 	return map[string][]byte{
+		"absence": absence, "answer": answer,
 		"bytes": write(t, b, err), "records": write(t, r, err2), "pointer": write(t, p, err3),
 		"value": withReceipt(t, v, signBody(t, receiptFor(t, doc, selector.PointerSelector("/items/20/id"), []byte("20\n")), "store")),
 	}
@@ -159,6 +164,17 @@ func judge(t *testing.T, file []byte, p *manifest.Policy, honest *bundle.Result,
 	c := res.Claim
 	if c.Kind == bundle.KindBytes && !bytes.Equal(out.Bytes(), union(data, ranges(c))) {
 		t.Errorf("%s verified with bytes of another place", c)
+	}
+	if c.Kind == bundle.KindQuery {
+		matched := int64(0)
+		for line := range bytes.Lines(incidents(60)) {
+			if res.Answer.Asked.Query.Where.Eval(bytes.TrimSuffix(line, []byte("\n")), selector.Layout{Format: "ndjson"}) == selector.Matched {
+				matched++
+			}
+		}
+		if res.Answer.Matched != matched && !res.Answer.Cut || res.Answer.Cut && matched < res.Answer.Returned {
+			t.Errorf("%s verified with %d records, and %d match", c, res.Answer.Matched, matched)
+		}
 	}
 	if c.Kind == bundle.KindPointer {
 		t.Errorf("another value verified: %s", c)
