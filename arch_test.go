@@ -121,6 +121,11 @@ var graph = map[string]row{
 		others: []string{"github.com/go-json-experiment/json", "github.com/modelcontextprotocol/go-sdk"},
 		why:    "a face goes through the door: around it there is no gate",
 	},
+	"internal/mcpproxy": {
+		ours:   []string{".", "ref", "ref/harness", "selector"},
+		others: []string{"github.com/go-json-experiment/json"},
+		why:    "a proxy is a harness for two others: what it stores goes through the door",
+	},
 	"internal/outfile": {why: "an answer goes into a file like any other; it is no stored object"},
 	"internal/verifycmd": {
 		ours:    []string{"merkle", "selector", "manifest", "manifest/bundle", "manifest/tlog", "internal/flock", "internal/outfile"},
@@ -146,7 +151,7 @@ var graph = map[string]row{
 	"cmd/leafproof": {
 		ours: []string{
 			".", "merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector", "ref", "ref/harness",
-			"internal/cidtext", "internal/httpapi", "internal/mcpserver", "internal/outfile", "internal/refdemo", "internal/verifycmd",
+			"internal/cidtext", "internal/httpapi", "internal/mcpproxy", "internal/mcpserver", "internal/outfile", "internal/refdemo", "internal/verifycmd",
 		},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-isatty"},
 		why:    "a command goes through the door: around it there is no gate",

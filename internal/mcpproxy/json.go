@@ -1,0 +1,106 @@
+package mcpproxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+
+	v2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// parse reads JSON in which no member stands twice, names in their own case.
+func parse(text []byte, into any) error {
+	return v2.Unmarshal(text, into)
+}
+
+// answered is the id of an answer that cannot be read for sure; nil for none.
+func answered(line []byte) json.RawMessage {
+	var m message
+	if v2.Unmarshal(line, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil || m.Method != "" {
+		return nil
+	}
+	return m.ID
+}
+
+// A member is one of an object, in the order of its text.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members reads an object.
+func members(text []byte) ([]member, error) {
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	t, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	if t.Kind() != '{' {
+		return nil, errors.New("not an object")
+	}
+	var list []member
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		m := member{name: name.String()}
+		v, err := d.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		m.value = json.RawMessage(bytes.Clone(v))
+		list = append(list, m)
+	}
+	_, err = d.ReadToken()
+	return list, err
+}
+
+// object writes members.
+func object(list []member) json.RawMessage {
+	out := []byte{'{'}
+	for i, m := range list {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, quote(m.name)...)
+		out = append(append(out, ':'), m.value...)
+	}
+	return append(out, '}')
+}
+
+// set replaces a member, or adds it; nil takes it out.
+func set(list []member, name string, value json.RawMessage) []member {
+	for i, m := range list {
+		if m.name == name {
+			if value == nil {
+				return append(list[:i:i], list[i+1:]...)
+			}
+			list[i].value = value
+			return list
+		}
+	}
+	if value == nil {
+		return list
+	}
+	return append(list, member{name, value})
+}
+
+func get(list []member, name string) json.RawMessage {
+	for _, m := range list {
+		if m.name == name {
+			return m.value
+		}
+	}
+	return nil
+}
+
+// quote writes a string as JSON, as short as it can be.
+func quote(s string) []byte {
+	b, err := jsontext.AppendQuote(nil, s)
+	if err != nil { // not UTF-8: U+FFFD stands where it is not
+		b, _ = json.Marshal(s)
+	}
+	return b
+}

@@ -1,0 +1,397 @@
+// Package mcpproxy stands between an MCP client and an MCP server on standard input
+// and output, and keeps what the server's tools return out of the model's view.
+//
+// Every image, every audio clip, every resource and every text of a result goes into
+// the store, by its type and whatever its length; the model reads a marker, and of a
+// text a preview. A tool's structured content stands as it is where the schema that the
+// tool declares for it bounds it. Each parameter of the server's tools takes a
+// reference, whose value stands in the call when the server sees it. All else passes
+// unchanged: the server knows of no proxy.
+//
+// What was shown is kept in a transcript, so that a reference means the same after the
+// proxy was killed and started again.
+package mcpproxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"leafproof"
+	"leafproof/ref"
+	"leafproof/ref/harness"
+)
+
+// MaxMessage is the longest message, in bytes.
+const MaxMessage = 128 << 20
+
+// maxValues bounds what the references of one call may lead to, in bytes.
+const maxValues = 48 << 20
+
+// Options say for whom a proxy acts, and what it keeps.
+type Options struct {
+	Store  *leafproof.Store
+	Caller leafproof.Caller
+	Tenant string // "" is the store's default
+	// Run names the conversation, and Transcript is where it is kept.
+	Run        string
+	Transcript ref.Transcript
+	// Spool keeps what the store does not take; nil: it is lost, and the model is told so.
+	Spool *harness.Spool
+	Log   *slog.Logger // nil: nothing is logged
+	// Watch sees all that crosses into the model's view; may be nil.
+	Watch func(harness.Crossing)
+}
+
+// A Pipe is one side's messages, a line each.
+type Pipe struct {
+	In  io.Reader
+	Out io.WriteCloser
+}
+
+// proxy is what stands between the two.
+type proxy struct {
+	o      Options
+	client *lines
+	server *lines
+
+	mu      sync.Mutex
+	pending map[string]waiting     // requests of the client, by id
+	own     map[string]chan answer // requests of the proxy's own
+	next    int
+	gone    bool // the server ended
+	tools   *toolset
+	stale   bool // the server says that its tools changed
+
+	work  chan message   // of the client, in order
+	asked sync.WaitGroup // requests whose answers the proxy waits for, or makes
+}
+
+// waiting is a request whose answer is looked at.
+type waiting struct {
+	method string
+	set    *toolset // as it was when it was asked; nil where nothing is recorded
+	tool   *tool
+	input  *harness.Input
+}
+
+type answer struct {
+	result json.RawMessage
+	err    json.RawMessage
+}
+
+// Run passes messages until the client's end, and then the server's.
+func Run(ctx context.Context, o Options, client, server Pipe) error {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	p := &proxy{
+		o: o, client: newLines(client), server: newLines(server),
+		pending: map[string]waiting{}, own: map[string]chan answer{}, work: make(chan message, 64),
+	}
+	go p.works(ctx)
+	served := make(chan error, 1)
+	go func() {
+		err := p.server.each(func(line []byte) error { return p.fromServer(ctx, line) })
+		p.end()
+		served <- err
+	}()
+	asked := make(chan error, 1)
+	go func() {
+		err := p.client.each(func(line []byte) error { return p.fromClient(ctx, line) })
+		close(p.work)
+		p.asked.Wait() // what was asked is answered, unless the server ends first
+		p.server.close()
+		asked <- err
+	}()
+	select {
+	case err := <-served: // without a server there is nobody to ask
+		return err
+	case err := <-asked:
+		if err != nil {
+			return err
+		}
+	case <-ctx.Done():
+		p.server.close()
+		return nil
+	}
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// end answers what the server has not, when it is gone.
+func (p *proxy) end() {
+	p.mu.Lock()
+	pending, own := p.pending, p.own
+	p.pending, p.own, p.gone = map[string]waiting{}, map[string]chan answer{}, true
+	p.mu.Unlock()
+	for id := range pending {
+		p.asked.Done()
+		p.refuse(json.RawMessage(id), codeInternal, "the server ended before it answered")
+	}
+	for _, c := range own {
+		close(c)
+	}
+}
+
+// message is a JSON-RPC message.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+
+	line []byte
+}
+
+const (
+	codeParse    = -32700
+	codeInvalid  = -32600
+	codeInternal = -32603
+)
+
+// fromClient takes a message of the client. What is not the proxy's business goes on
+// as it came.
+func (p *proxy) fromClient(ctx context.Context, line []byte) error {
+	var m message
+	if err := parse(line, &m); err != nil {
+		return p.refuse(nil, codeParse, "the line is no message: "+err.Error())
+	}
+	if m.Method == "" || len(m.ID) == 0 {
+		return p.server.write(line)
+	}
+	switch m.Method {
+	case "tools/list", "tools/call", "resources/read", "tasks/result":
+		p.asked.Add(1)
+		m.line = bytes.Clone(line)
+		p.work <- m
+		return nil
+	case "initialize", "server/discover":
+		return p.ask(m.ID, waiting{method: m.Method}, line)
+	}
+	return p.server.write(line)
+}
+
+// works does what the client asks and the proxy has to think about: one after the
+// other, while answers that the server waits for pass it by.
+func (p *proxy) works(ctx context.Context) {
+	for m := range p.work {
+		err := p.do(ctx, m)
+		if err != nil {
+			p.o.Log.ErrorContext(ctx, "mcp-proxy", "method", m.Method, "error", err)
+			p.refuse(m.ID, codeInternal, "the proxy could not do this")
+		}
+		p.asked.Done()
+	}
+}
+
+func (p *proxy) do(ctx context.Context, m message) error {
+	switch m.Method {
+	case "tools/list":
+		return p.listTools(ctx, m)
+	case "tools/call":
+		return p.callTool(ctx, m)
+	}
+	t, err := p.load(ctx, metaOf(m.Params))
+	if err != nil {
+		return err
+	}
+	return p.ask(m.ID, waiting{method: m.Method, set: t}, m.line)
+}
+
+// ask passes a request on, and notes that its answer is to be looked at.
+func (p *proxy) ask(id json.RawMessage, w waiting, line []byte) error {
+	p.mu.Lock()
+	_, twice := p.pending[string(id)]
+	gone := p.gone
+	if !twice && !gone {
+		p.pending[string(id)] = w
+		p.asked.Add(1)
+	}
+	p.mu.Unlock()
+	switch {
+	case gone:
+		return p.refuse(id, codeInternal, "the server has ended")
+	case twice:
+		return p.refuse(id, codeInvalid, "a request with this id is under way")
+	}
+	return p.server.write(line)
+}
+
+// fromServer takes a message of the server.
+func (p *proxy) fromServer(ctx context.Context, line []byte) error {
+	var m message
+	if err := parse(line, &m); err != nil {
+		// What nobody can read for sure must not reach a model.
+		p.o.Log.WarnContext(ctx, "mcp-proxy: a message of the server was dropped", "error", err)
+		if id := answered(line); id != nil {
+			if _, looked := p.take(id); looked {
+				defer p.asked.Done()
+			}
+			return p.refuse(id, codeInternal, "the server's answer is not well-formed")
+		}
+		return nil
+	}
+	switch {
+	case m.Method == "notifications/tools/list_changed":
+		p.mu.Lock()
+		p.stale = true
+		p.mu.Unlock()
+		return p.client.write(line)
+	case m.Method != "":
+		return p.client.write(line)
+	}
+	p.mu.Lock()
+	own, mine := p.own[string(m.ID)]
+	delete(p.own, string(m.ID))
+	p.mu.Unlock()
+	if mine {
+		own <- answer{m.Result, m.Error}
+		return nil
+	}
+	w, looked := p.take(m.ID)
+	if !looked {
+		return p.client.write(line)
+	}
+	defer p.asked.Done()
+	if m.Error != nil {
+		return p.client.write(line)
+	}
+	result, err := p.rewrite(ctx, w, m.Result)
+	if err != nil {
+		p.o.Log.ErrorContext(ctx, "mcp-proxy", "method", w.method, "error", err)
+		return p.refuse(m.ID, codeInternal, "the answer could not be kept, and nothing of it is shown")
+	}
+	return p.reply(m.ID, result)
+}
+
+func (p *proxy) take(id json.RawMessage) (waiting, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w, ok := p.pending[string(id)]
+	delete(p.pending, string(id))
+	return w, ok
+}
+
+// rewrite makes of a result what a model may read of it.
+func (p *proxy) rewrite(ctx context.Context, w waiting, result json.RawMessage) (json.RawMessage, error) {
+	switch w.method {
+	case "initialize", "server/discover":
+		return withProtocol(result)
+	case "resources/read":
+		return p.resources(ctx, w.set, result)
+	}
+	return p.called(ctx, w, result)
+}
+
+// request asks the server on the proxy's own account.
+func (p *proxy) request(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	p.mu.Lock()
+	if p.gone {
+		p.mu.Unlock()
+		return nil, errors.New("the server has ended")
+	}
+	p.next++
+	id := fmt.Sprintf("%q", fmt.Sprintf("leafproof-%d", p.next))
+	c := make(chan answer, 1)
+	p.own[id] = c
+	p.mu.Unlock()
+	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "method": method, "params": params})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.server.write(line); err != nil {
+		return nil, err
+	}
+	select {
+	case a, ok := <-c:
+		if !ok {
+			return nil, errors.New("the server ended before it answered")
+		}
+		if a.err != nil {
+			return nil, fmt.Errorf("%s: the server refuses: %.500s", method, a.err)
+		}
+		return a.result, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *proxy) reply(id, result json.RawMessage) error {
+	line := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":`...)
+	return p.client.write(append(append(line, result...), '}'))
+}
+
+func (p *proxy) refuse(id json.RawMessage, code int, text string) error {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": code, "message": text}})
+	if err != nil {
+		return err
+	}
+	return p.client.write(line)
+}
+
+// lines is one side, a message a line.
+type lines struct {
+	in  *bufio.Reader
+	out io.WriteCloser
+	mu  sync.Mutex
+}
+
+func newLines(p Pipe) *lines { return &lines{in: bufio.NewReaderSize(p.In, 256<<10), out: p.Out} }
+
+// each gives every line that is not empty to f. One that is too long ends it.
+func (l *lines) each(f func([]byte) error) error {
+	for {
+		var line []byte
+		var err error
+		for more := true; more; {
+			var part []byte
+			part, err = l.in.ReadSlice('\n')
+			if line = append(line, part...); len(line) > MaxMessage {
+				return fmt.Errorf("a message of more than %d MiB", MaxMessage>>20)
+			}
+			more = errors.Is(err, bufio.ErrBufferFull)
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if err := f(line); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (l *lines) write(line []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.out.Write(line); err != nil {
+		return err
+	}
+	_, err := l.out.Write([]byte{'\n'})
+	return err
+}
+
+func (l *lines) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out.Close()
+}

@@ -1,0 +1,302 @@
+package mcpproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"leafproof/ref"
+	"leafproof/ref/harness"
+	"leafproof/selector"
+)
+
+// Bounds of what a model reads of one result.
+const (
+	maxBlocks    = 24   // blocks of content that are shown one by one
+	previewChars = 6000 // of all previews
+	maxName      = 500  // characters of a name or an address
+)
+
+// blob is content that leaves a result.
+func blob(text []byte, media string) harness.Blob {
+	return harness.Blob{Reader: bytes.NewReader(text), MediaType: media}
+}
+
+// block is what there is of a content block.
+type block struct {
+	Type     string  `json:"type"`
+	Text     string  `json:"text"`
+	Data     string  `json:"data"`
+	MIMEType string  `json:"mimeType"`
+	URI      string  `json:"uri"`
+	Name     string  `json:"name"`
+	Title    string  `json:"title"`
+	Said     string  `json:"description"`
+	Size     *int64  `json:"size"`
+	Resource *source `json:"resource"`
+}
+
+// source is the content of a resource.
+type source struct {
+	URI      string  `json:"uri"`
+	MIMEType string  `json:"mimeType"`
+	Text     *string `json:"text"`
+	Blob     *string `json:"blob"`
+}
+
+// kept collects what is recorded of a result: JSON, and the blobs that go elsewhere.
+type kept struct {
+	blobs map[string]harness.Blob
+	chars int // of each preview
+}
+
+// called records the result of a tool call, and returns the one that the client is
+// given: one text, which says what there is, with a reference to each part of it.
+func (p *proxy) called(ctx context.Context, w waiting, raw json.RawMessage) (json.RawMessage, error) {
+	var res struct {
+		Content    []json.RawMessage `json:"content"`
+		Structured json.RawMessage   `json:"structuredContent"`
+		IsError    bool              `json:"isError"`
+		ResultType string            `json:"resultType"`
+	}
+	if err := parse(raw, &res); err != nil {
+		return nil, fmt.Errorf("the result: %w", err)
+	}
+	if res.Content == nil && res.Structured == nil { // a task that was begun, or a question back
+		return raw, nil
+	}
+	k := newKept(len(res.Content))
+	value, err := k.content(ctx, res.Content)
+	if err != nil {
+		return nil, err
+	}
+	list := []member{{"data_only", json.RawMessage("true")}, {"content", value}}
+	inlines := w.tool != nil && w.tool.inlines
+	if res.Structured != nil {
+		structured := res.Structured
+		if !inlines {
+			if structured, err = k.text(ctx, "/structuredContent", "structured", string(res.Structured), "application/json"); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, member{"structuredContent", structured})
+	}
+	result := harness.Result{Value: harness.Raw{JSON: object(list), Blobs: k.blobs}, Input: w.input}
+	if w.tool != nil {
+		result.Tool = w.tool.name
+	}
+	views, err := w.set.run.Record(ctx, result)
+	if err != nil {
+		return nil, err
+	}
+	v := views[0]
+	if v.Err != nil {
+		p.o.Log.WarnContext(ctx, "mcp-proxy", "tool", result.Tool, "error", v.Err)
+	}
+	out, err := members(textResult(v.Content, v.IsError || res.IsError))
+	if err != nil {
+		return nil, err
+	}
+	if inlines && res.Structured != nil && !v.IsError {
+		out = append(out, member{"structuredContent", res.Structured})
+	}
+	if res.ResultType != "" {
+		out = append(out, member{"resultType", quote(res.ResultType)})
+	}
+	return object(out), nil
+}
+
+func newKept(blocks int) *kept {
+	return &kept{blobs: map[string]harness.Blob{}, chars: max(selector.MinPreview, previewChars/(min(blocks, maxBlocks)+2))}
+}
+
+// content is what is recorded of the blocks of a result. Those behind the first
+// maxBlocks are one part.
+func (k *kept) content(ctx context.Context, blocks []json.RawMessage) (json.RawMessage, error) {
+	out := []byte{'['}
+	for i, raw := range blocks {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		at := "/content/" + strconv.Itoa(i)
+		if i == maxBlocks && len(blocks) > maxBlocks+1 {
+			rest, err := json.Marshal(blocks[i:])
+			if err != nil {
+				return nil, err
+			}
+			v, err := k.text(ctx, at, "more", string(rest), "application/json")
+			if err != nil {
+				return nil, err
+			}
+			return append(append(out, v...), ']'), nil
+		}
+		v, err := k.block(ctx, at, raw)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v...)
+	}
+	return append(out, ']'), nil
+}
+
+// block is what is recorded of one: it is decided by its type.
+func (k *kept) block(ctx context.Context, at string, raw json.RawMessage) (json.RawMessage, error) {
+	var b block
+	if err := parse(raw, &b); err != nil {
+		return nil, fmt.Errorf("%s: %w", at, err)
+	}
+	switch {
+	case b.Type == "text":
+		return k.text(ctx, at, "text", b.Text, "text/plain")
+	case b.Type == "image" || b.Type == "audio":
+		return k.base64(at, b.Type, "", b.Data, b.MIMEType)
+	case b.Type == "resource" && b.Resource != nil:
+		return k.source(ctx, at, *b.Resource)
+	case b.Type == "resource_link":
+		list := []member{{"type", quote(b.Type)}, {"uri", quote(short(b.URI))}, {"name", quote(short(b.Name))}}
+		for _, m := range [][2]string{{"title", b.Title}, {"description", b.Said}, {"mimeType", b.MIMEType}} {
+			if m[1] != "" {
+				list = append(list, member{m[0], quote(short(m[1]))})
+			}
+		}
+		if b.Size != nil {
+			list = append(list, member{"size", json.RawMessage(strconv.FormatInt(*b.Size, 10))})
+		}
+		return object(list), nil
+	}
+	return k.text(ctx, at, "unknown", string(raw), "application/json") // of a type that is none yet
+}
+
+// source is what is recorded of a resource's content.
+func (k *kept) source(ctx context.Context, at string, s source) (json.RawMessage, error) {
+	var v json.RawMessage
+	var err error
+	switch {
+	case s.Blob != nil:
+		v, err = k.base64(at, "resource", s.URI, *s.Blob, s.MIMEType)
+	case s.Text != nil:
+		media := s.MIMEType
+		if media == "" {
+			media = "text/plain"
+		}
+		if v, err = k.text(ctx, at, "resource", *s.Text, media); err == nil && s.URI != "" {
+			var list []member
+			if list, err = members(v); err == nil {
+				v = object(set(list, "uri", quote(short(s.URI))))
+			}
+		}
+	default:
+		err = fmt.Errorf("%s: a resource with neither text nor blob", at)
+	}
+	return v, err
+}
+
+// base64 is what is recorded of bytes.
+func (k *kept) base64(at, kind, uri, data, media string) (json.RawMessage, error) {
+	b, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: not base64", at)
+	}
+	k.blobs[at+"/value"] = blob(b, media)
+	list := []member{{"type", quote(kind)}}
+	if uri != "" {
+		list = append(list, member{"uri", quote(short(uri))})
+	}
+	return object(append(list, member{"value", json.RawMessage("null")})), nil
+}
+
+// text is what is recorded of a text: a preview, and all of it as a blob.
+func (k *kept) text(ctx context.Context, at, kind, text, media string) (json.RawMessage, error) {
+	k.blobs[at+"/value"] = blob([]byte(text), media)
+	preview, complete := k.preview(ctx, text)
+	return object([]member{
+		{"type", quote(kind)}, {"preview", preview}, {"complete", json.RawMessage(strconv.FormatBool(complete))}, {"value", json.RawMessage("null")},
+	}), nil
+}
+
+// preview is the beginning of a text, or of a long one that is JSON its outline.
+func (k *kept) preview(ctx context.Context, text string) (json.RawMessage, bool) {
+	if q := quote(text); len(q) <= k.chars {
+		return q, true
+	}
+	if t := strings.TrimLeft(text, " \t\r\n"); t != "" && (t[0] == '{' || t[0] == '[') {
+		if p, err := selector.Preview(ctx, strings.NewReader(text), selector.Span{End: int64(len(text))}, k.chars); err == nil {
+			return p, false
+		}
+	}
+	for n := k.chars; ; n /= 2 {
+		if q := quote(begin(text, n) + "…"); len(q) <= k.chars || n < 8 {
+			return q, false
+		}
+	}
+}
+
+// begin is at most n bytes of a text, and no part of a character.
+func begin(text string, n int) string {
+	if n >= len(text) {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+func short(s string) string {
+	if len(s) <= maxName {
+		return s
+	}
+	return begin(s, maxName) + "…"
+}
+
+// resources makes of the contents of a resource that the client reads what a model may
+// read of them.
+func (p *proxy) resources(ctx context.Context, t *toolset, raw json.RawMessage) (json.RawMessage, error) {
+	result, err := members(raw)
+	if err != nil {
+		return nil, err
+	}
+	var contents []source
+	if err := parse(get(result, "contents"), &contents); err != nil || len(contents) == 0 {
+		return raw, nil // nothing is shown
+	}
+	k := newKept(len(contents))
+	list := []byte{'['}
+	for i, s := range contents[:min(len(contents), maxBlocks)] {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		v, err := k.source(ctx, "/contents/"+strconv.Itoa(i), s)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v...)
+	}
+	value := object([]member{{"data_only", json.RawMessage("true")}, {"contents", append(list, ']')}})
+	views, err := t.run.Record(ctx, harness.Result{Tool: "resources/read", Value: harness.Raw{JSON: value, Blobs: k.blobs}})
+	if err != nil {
+		return nil, err
+	}
+	shown := object([]member{{"uri", quote(contents[0].URI)}, {"mimeType", quote("application/json")}, {"text", quote(string(views[0].Content))}})
+	return object(set(result, "contents", append(append([]byte{'['}, shown...), ']'))), nil
+}
+
+// withProtocol tells a model of references, behind what the server tells it.
+func withProtocol(raw json.RawMessage) (json.RawMessage, error) {
+	result, err := members(raw)
+	if err != nil {
+		return nil, err
+	}
+	var said string
+	if old := get(result, "instructions"); old != nil {
+		if err := parse(old, &said); err != nil {
+			return nil, err
+		}
+	}
+	return object(set(result, "instructions", quote(strings.TrimPrefix(said+"\n\n"+ref.Protocol(), "\n\n")))), nil
+}
