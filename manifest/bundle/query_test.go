@@ -393,15 +393,25 @@ func TestQueryBundleRebuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	forged := write(t, b.Bundle, nil)
+	convicts, err := bundle.Evidence(liar, nil)
+	evidence := write(t, convicts, err)
+	clears, err := bundle.Evidence(src, nil)
+	cleared := write(t, clears, err)
+	said := signBody(t, &manifest.IndexAdded{Head: headOf(t, src, "store"), Index: falseOne.Facts}, "store")
+	later, err := bundle.Evidence(src, &said)
+	added := write(t, later, err)
 	for name, c := range map[string]struct {
 		file, from []byte
 		index      string
 		exit       int
 	}{
-		"an honest index":        {honest, data, "proven", 0},
-		"other bytes":            {honest, lie, "unverifiable(the index was not built again: these are not the artifact's bytes", 2},
-		"a false index":          {forged, data, "MISMATCH(built again from the artifact's bytes the index over /status has the root ", 3},
-		"a false one, not built": {forged, nil, "attested(one, manifest)", 0},
+		"evidence":                  {evidence, data, "MISMATCH(built again from the artifact's bytes the index over /status has the root ", 3},
+		"evidence of a later index": {added, data, "MISMATCH(built again from the artifact's bytes the index over /status has the root ", 3},
+		"no evidence":               {cleared, data, "proven", 0},
+		"an honest index":           {honest, data, "proven", 0},
+		"other bytes":               {honest, lie, "unverifiable(the index was not built again: these are not the artifact's bytes", 2},
+		"a false index":             {forged, data, "MISMATCH(built again from the artifact's bytes the index over /status has the root ", 3},
+		"a false one, not built":    {forged, nil, "attested(one, manifest)", 0},
 	} {
 		o := bundle.Options{Policy: policy(t, "one"), At: at}
 		if c.from != nil {
@@ -429,4 +439,61 @@ func relabel(t testing.TB, x bundle.IndexSource, src bundle.Source) bundle.Index
 	x.Tree, x.Data = tree(t, index), bytes.NewReader(index)
 	x.Facts.Root = x.Tree.Root().String()
 	return x
+}
+
+// TestQueryBundleAdded proves an answer with an index that a later statement names,
+// and refuses the statement where it is forged, of another artifact, or needless.
+func TestQueryBundleAdded(t *testing.T) {
+	data := incidents(300)
+	src, other := source(t, data, "ndjson"), source(t, incidents(301), "ndjson")
+	x := indexOf(t, src, data, "/id")
+	named, _ := withIndex(t, data, "/id")
+	state := func(about bundle.Source) *manifest.Envelope {
+		env := signBody(t, &manifest.IndexAdded{Head: headOf(t, about, "store"), Index: x.Facts}, "store")
+		return &env
+	}
+	forged := forge(*state(src))
+	key, err := manifest.PublicKeyOf(signer("store"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := manifest.PublicKeyOf(signer("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := manifest.NewPolicy("test", manifest.Key{Name: "one", Public: one, Roles: []string{manifest.RoleManifest}}, manifest.Key{Name: "store", Public: key, Roles: []string{manifest.RoleIndex}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		src   bundle.Source
+		added *manifest.Envelope
+		p     *manifest.Policy
+		index string // "": malformed
+	}{
+		"as it is":            {src, state(src), p, "attested(store, index)"},
+		"another role":        {src, state(src), policy(t, "one"), "unverifiable("},
+		"no policy":           {src, state(src), nil, "unverifiable(no policy)"},
+		"forged":              {src, &forged, p, "MISMATCH(the statement of the index: "},
+		"of another artifact": {src, state(other), p, ""},
+		"none":                {src, nil, p, ""},
+		"needless":            {named, state(named), p, ""},
+	} {
+		x.Added = c.added
+		_, file := prove(t, c.src, x, ask(t, `@.id == 7`, 0))
+		res, err := verify(file, c.p, nil)
+		if c.index == "" {
+			if !errors.Is(err, bundle.ErrMalformed) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		f, _ := res.Verdict.Fact(manifest.FactIndex)
+		if answer, _ := res.Verdict.Fact(manifest.FactAnswer); !strings.HasPrefix(f.String(), c.index) || answer.State != manifest.Proven {
+			t.Errorf("%s: index %s, answer %s", name, f, answer)
+		}
+	}
 }
