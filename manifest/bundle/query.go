@@ -584,7 +584,7 @@ func (q *queryCheck) evaluate(c *selector.Completeness) error {
 	}
 	next, stop := iter.Pull2(q.spans(c))
 	defer stop()
-	cutter := recordCutter{next: next, record: func(s selector.PlacedSpan, b []byte) error { return c.Record(s.Record, s.Span, b, q.emit) }}
+	cutter := recordCutter{next: next, most: q.want.Layout.Limits.Record + 1, record: func(s selector.PlacedSpan, b []byte) error { return c.Record(s.Record, s.Span, b, q.emit) }}
 	if err := cutter.advance(); err != nil {
 		return q.refuse(err, "map")
 	}
@@ -615,6 +615,7 @@ type recordCutter struct {
 	span   selector.PlacedSpan
 	more   bool
 	part   []byte // the beginning of the present record
+	most   int64  // bytes of it that are kept: with as many it is beyond the limits, whatever follows
 }
 
 func (c *recordCutter) advance() error {
@@ -629,11 +630,11 @@ func (c *recordCutter) take(off int64, p []byte) error {
 		a, b := max(c.span.Start, off), min(c.span.End, end)
 		piece := p[a-off : max(a, b)-off]
 		if c.span.End > end {
-			c.part = append(c.part, piece...)
+			c.keep(piece)
 			return nil
 		}
 		if len(c.part) > 0 {
-			c.part = append(c.part, piece...)
+			c.keep(piece)
 			piece = c.part
 		}
 		if err := c.record(c.span, piece); err != nil {
@@ -644,6 +645,10 @@ func (c *recordCutter) take(off int64, p []byte) error {
 		}
 	}
 	return nil
+}
+
+func (c *recordCutter) keep(piece []byte) {
+	c.part = append(c.part, piece[:min(int64(len(piece)), max(0, c.most-int64(len(c.part))))]...)
 }
 
 // close takes empty records that stand at the very end of the bytes.
