@@ -661,12 +661,14 @@ func TestResolvedValues(t *testing.T) {
 		})
 	}
 	asStrings := spec
+	ascii := blob("PNG", ref.New{MediaType: "image/png", Records: "none"})
 	asStrings.Strings = true
 	asStrings.Schema = json.RawMessage(`{"type":"object","properties":{"any":{},"s":{"type":"string"},"b64":{"type":"string","contentEncoding":"base64"}}}`)
 	for in, want := range map[string]string{
 		`{"s":` + digits + `}`:   `{"s":" {\"n\":13911860366432393, \"x\":1.0e0}\n"}`,
 		`{"s":` + text + `}`:     `{"s":"a\n\"b\"` + "\u2028" + `"}`,
 		`{"s":` + pdf + `}`:      `{"s":"JVBERgD/"}`,
+		`{"s":` + ascii + `}`:    `{"s":"UE5H"}`, // by its type, not by what it looks like
 		`{"b64":` + text + `}`:   `{"b64":"YQoiYiLigKg="}`,
 		`{"any":` + digits + `}`: `{"any":{"n":13911860366432393, "x":1.0e0}}`,
 	} {

@@ -16,8 +16,8 @@ type ToolSpec struct {
 	// value, where the model wrote a reference. A value that stands there in full stays.
 	Lazy []string
 	// Strings lets a property that takes strings alone have any value as one: JSON as
-	// its text, and bytes that are no text in base64. It is for tools of servers that
-	// know of no references, and say of bytes only that they are a string.
+	// its text, and bytes whose media type is no text's in base64. It is for tools of
+	// servers that know of no references, and say of bytes only that they are a string.
 	Strings bool
 }
 

@@ -103,7 +103,7 @@ func (r *Resolver) whole(ctx context.Context, p *place, most int64, as form) ([]
 	}
 	b := out.Bytes()
 	switch kind := kindOf(info); {
-	case as == asBase64, as == asString && !utf8.Valid(b):
+	case as == asBase64, as == asString && (kind == kindBytes || !utf8.Valid(b)):
 		b = appendString(nil, base64.StdEncoding.EncodeToString(b))
 	case as == asString:
 		b = appendString(make([]byte, 0, len(b)+len(b)/16+2), string(b))
