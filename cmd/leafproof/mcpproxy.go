@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"log/slog"
@@ -14,6 +16,7 @@ import (
 
 	"leafproof"
 	"leafproof/internal/mcpproxy"
+	"leafproof/manifest"
 	"leafproof/ref"
 	"leafproof/ref/harness"
 )
@@ -36,13 +39,15 @@ func mcpProxyCommand() *cobra.Command {
 	asFlags(cmd)
 	f := cmd.Flags()
 	tenant := f.String("tenant", "", "the tenant of what is stored (the owner may name one; default "+leafproof.DefaultTenant+")")
-	run := f.String("run", "", "the name of the run (default: the command)")
+	run := f.String("run", "", "the name of the run (default: one that follows from the command)")
 	dir := f.String("transcripts", "", "the folder of the transcripts (default $XDG_STATE_HOME/leafproof/transcripts, else ~/.local/state/…)")
 	f.SetInterspersed(false) // what follows COMMAND is its own
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name := *run
 		if name == "" {
-			name = "mcp-proxy: " + strings.Join(args, " ")
+			name = commandRun(args)
+		} else if err := manifest.CheckName(name); err != nil {
+			return usage("--run: %v", err)
 		}
 		folder, err := transcriptsDir(*dir)
 		if err != nil {
@@ -70,6 +75,12 @@ func mcpProxyCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// commandRun is the name of the run of a command: the same for the same words.
+func commandRun(args []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(args, "\x00")))
+	return "mcp-proxy-" + hex.EncodeToString(sum[:12])
 }
 
 // transcriptsDir makes the folder of the transcripts, which others cannot read.
