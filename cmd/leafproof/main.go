@@ -140,7 +140,7 @@ func newRoot() *cobra.Command {
 		verifyCommand(), tlogCommand(), witnessCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
 		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
 		deriveCommand(), assessCommand(), nameCommand(), copyRegistryCommand(), auditCommand(),
-		serveCommand(), mcpCommand(), mcpProxyCommand(),
+		serveCommand(), mcpCommand(), mcpProxyCommand(), hookCommand(),
 		refsCommand(), grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
 	)
 	return root

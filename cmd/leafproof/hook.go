@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"leafproof"
+	"leafproof/internal/mcpserver"
+	"leafproof/selector"
+)
+
+func hookCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "hook",
+		Short: "Stand behind the tools of a coding agent",
+		Args:  args(0, 0),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(hookClaudeCodeCommand())
+	return cmd
+}
+
+// maxHookInput bounds what a hook is told, in bytes.
+const maxHookInput = 256 << 20
+
+func hookClaudeCodeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "claude-code",
+		Short: "A PostToolUse hook of Claude Code: keep a tool's output, and show the model a preview and a reference",
+		Long: "Read the JSON of a PostToolUse hook on standard input, store the texts and images of the tool's response as artifacts, and\n" +
+			"print what takes its place: in the tool's own shape, a preview of each and its reference. `leafproof mcp` reads them by\n" +
+			"that reference. Other events, and tools of leafproof's own, are let through: nothing is printed.",
+		Args: args(0, 0),
+	}
+	asFlags(cmd)
+	tenant := cmd.Flags().String("tenant", "", "the tenant of what is stored (the owner may name one; default "+leafproof.DefaultTenant+")")
+	run := cmd.Flags().String("run", "", "the run of what is stored")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxHookInput+1))
+		if err != nil {
+			return err
+		}
+		if len(text) > maxHookInput {
+			return fmt.Errorf("the hook is told more than %d MiB", maxHookInput>>20)
+		}
+		var in hookInput
+		if err := json.Unmarshal(text, &in); err != nil {
+			return usage("hook: standard input is not the JSON of a hook: %v", err)
+		}
+		if in.Event != "PostToolUse" || strings.Contains(in.Tool, "__artifact_") || len(in.Response) == 0 {
+			return nil
+		}
+		return withStore(cmd, func(s *leafproof.Store) error {
+			who, err := mcpIdentity(cmd, s, *tenant, *run)
+			if err != nil {
+				return err
+			}
+			h := &hook{ctx: cmd.Context(), store: s, who: who, in: in}
+			out, changed, err := h.response()
+			if err != nil || !changed {
+				return err
+			}
+			return printJSON(cmd.OutOrStdout(), map[string]any{
+				"hookSpecificOutput": map[string]any{"hookEventName": in.Event, "updatedToolOutput": out},
+			})
+		})
+	}
+	return cmd
+}
+
+// hookInput is what a PostToolUse hook is told, as far as it matters here.
+type hookInput struct {
+	Event    string          `json:"hook_event_name"`
+	Tool     string          `json:"tool_name"`
+	CallID   string          `json:"tool_use_id"`
+	Input    json.RawMessage `json:"tool_input"`
+	Response json.RawMessage `json:"tool_response"`
+}
+
+// hook stores one response.
+type hook struct {
+	ctx     context.Context
+	store   *leafproof.Store
+	who     mcpserver.Identity
+	in      hookInput
+	changed bool
+}
+
+// response is the tool's response with its content taken out. It keeps the shape that
+// the tool gave it: Claude Code drops a replacement of another shape and shows the
+// original. Which members are content is known by the tool, never by their length.
+func (h *hook) response() (any, bool, error) {
+	var v any
+	d := json.NewDecoder(bytes.NewReader(h.in.Response))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, false, usage("hook: tool_response is not JSON: %v", err)
+	}
+	switch v := v.(type) {
+	case string:
+		return h.text(v), true, nil
+	case []any:
+		return h.blocks(v), h.changed, nil
+	case map[string]any:
+		if list, ok := v["content"].([]any); ok {
+			v["content"] = h.blocks(list)
+		}
+		for _, name := range hookTexts[h.in.Tool] {
+			if s, ok := v[name].(string); ok && s != "" {
+				v[name] = h.text(s)
+			}
+		}
+		if f, ok := v["file"].(map[string]any); ok && h.in.Tool == "Read" {
+			h.file(f)
+		}
+		if h.changed { // else the copy that the agent kept of a long output is shown
+			delete(v, "persistedOutputPath")
+			delete(v, "persistedOutputSize")
+		}
+		return v, h.changed, nil
+	}
+	return v, false, nil
+}
+
+// hookTexts are the members of the responses of built-in tools that are content.
+var hookTexts = map[string][]string{
+	"Bash": {"stdout", "stderr"}, "BashOutput": {"stdout", "stderr"}, "WebFetch": {"result"}, "Grep": {"content"}, "Task": {"result"},
+}
+
+// blocks replaces the content blocks of a tool of an MCP server.
+func (h *hook) blocks(list []any) []any {
+	for i, e := range list {
+		b, ok := e.(map[string]any)
+		if !ok {
+			continue
+		}
+		text, _ := b["text"].(string)
+		data, _ := b["data"].(string)
+		media, _ := b["mimeType"].(string)
+		if source, ok := b["source"].(map[string]any); ok { // an image as the model's provider has it
+			data, _ = source["data"].(string)
+			media, _ = source["media_type"].(string)
+		}
+		if r, ok := b["resource"].(map[string]any); ok {
+			text, _ = r["text"].(string)
+			data, _ = r["blob"].(string)
+			media, _ = r["mimeType"].(string)
+		}
+		switch {
+		case data != "":
+			list[i] = map[string]any{"type": "text", "text": h.bytes(data, media)}
+		case text != "":
+			list[i] = map[string]any{"type": "text", "text": h.text(text)}
+		}
+	}
+	return list
+}
+
+// file replaces the text that Read read. An image stays: in its place the agent takes
+// nothing but an image.
+func (h *hook) file(f map[string]any) {
+	if s, ok := f["content"].(string); ok && s != "" {
+		f["content"] = h.text(s)
+	}
+}
+
+// hookView is what the model reads in place of content.
+type hookView struct {
+	DataOnly bool            `json:"data_only"`
+	Preview  json.RawMessage `json:"preview,omitempty"`
+	Complete bool            `json:"complete"`
+	Size     int             `json:"size"`
+	Format   hookFormat      `json:"format"`
+	Value    any             `json:"value"`
+}
+
+type hookFormat struct {
+	MediaType string `json:"mediaType"`
+}
+
+func (h *hook) text(s string) string {
+	preview, complete := hookPreview(h.ctx, s)
+	return h.keep([]byte(s), "text/plain", hookView{Preview: preview, Complete: complete})
+}
+
+func (h *hook) bytes(data, media string) string {
+	b, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		return h.text(data)
+	}
+	if !strings.Contains(media, "/") {
+		media = ""
+	}
+	return h.keep(b, media, hookView{})
+}
+
+// keep stores content, and is what the model reads of it. Where the store does not take
+// it, that is an error with a code, and nothing of the content.
+func (h *hook) keep(b []byte, media string, v hookView) string {
+	h.changed = true
+	id, err := h.put(b, media)
+	if media == "" {
+		media = "application/octet-stream"
+	}
+	v.DataOnly, v.Size, v.Format = true, len(b), hookFormat{media}
+	v.Value = map[string]any{"$ref": map[string]string{"type": "Blob", "key": id}}
+	var text []byte
+	if err != nil {
+		e := leafproof.Wire(err)
+		text, _ = json.Marshal(map[string]any{
+			"data_only": true, "code": e.Code, "message": "the tool's output could not be stored, and is not shown", "retryable": e.Retryable, "action": e.Action, "kept": false,
+		})
+		return string(text)
+	}
+	var out bytes.Buffer
+	if err := printJSON(&out, v); err != nil {
+		return `{"data_only":true}`
+	}
+	return strings.TrimSuffix(out.String(), "\n")
+}
+
+func (h *hook) put(b []byte, media string) (string, error) {
+	d, err := h.store.Put(h.ctx, bytes.NewReader(b), leafproof.PutOptions{Tenant: h.who.Tenant, MediaType: media})
+	if err != nil {
+		return "", err
+	}
+	f := leafproof.Facts{Caller: h.who.Caller, RunID: h.who.Run, ToolCallID: h.in.CallID, Producer: &leafproof.Producer{Tool: h.in.Tool, Arguments: h.in.Input}}
+	if err := f.Check(leafproof.PutOptions{Tenant: h.who.Tenant}); err != nil { // the agent's own names are data
+		f.ToolCallID, f.Producer = "", nil
+	}
+	ref, err := h.store.Publish(h.ctx, d, f)
+	return ref.ArtifactID, err
+}
+
+// hookChars bounds a preview, in characters.
+const hookChars = 2000
+
+// hookPreview is a short text, the outline of one that is JSON, or the beginning.
+func hookPreview(ctx context.Context, s string) (json.RawMessage, bool) {
+	quoted := func(s string) json.RawMessage {
+		var b bytes.Buffer
+		if printJSON(&b, s) != nil {
+			return json.RawMessage(`""`)
+		}
+		return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	}
+	if len(s) <= hookChars {
+		if q := quoted(s); len(q) <= hookChars {
+			return q, true
+		}
+	}
+	if t := strings.TrimLeft(s, " \t\r\n"); t != "" && (t[0] == '{' || t[0] == '[') {
+		if p, err := selector.Preview(ctx, strings.NewReader(s), selector.Span{End: int64(len(s))}, hookChars); err == nil {
+			return p, false
+		}
+	}
+	for n := min(hookChars, len(s)); ; n /= 2 {
+		if q := quoted(strings.ToValidUTF8(s[:n], "") + "…"); len(q) <= hookChars || n < 8 {
+			return q, false
+		}
+	}
+}
