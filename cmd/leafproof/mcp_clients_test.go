@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -155,15 +154,16 @@ func showToken(t *testing.T, base, token string) string {
 		t.Fatal(err)
 	}
 	var own string
-	proxy := httptest.NewServer(&httputil.ReverseProxy{Director: func(r *http.Request) {
-		if r.Host == own { // what the client takes for the server's name
-			r.Host = target.Host
+	proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host
+		if r.In.Host == own { // what the client takes for the server's name
+			r.Out.Host = target.Host
 		}
-		if r.Header.Get("Origin") == "http://"+own {
-			r.Header.Set("Origin", ownPages)
+		if r.In.Header.Get("Origin") == "http://"+own {
+			r.Out.Header.Set("Origin", ownPages)
 		}
-		r.URL.Scheme, r.URL.Host = target.Scheme, target.Host
-		r.Header.Set("Authorization", "Bearer "+token)
+		r.Out.Header.Set("Authorization", "Bearer "+token)
 	}})
 	t.Cleanup(proxy.Close)
 	own = strings.TrimPrefix(proxy.URL, "http://")
