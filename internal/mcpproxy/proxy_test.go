@@ -347,3 +347,41 @@ func TestRestart(t *testing.T) {
 		t.Errorf("after a restart the tool got %v", got.StructuredContent)
 	}
 }
+
+// TestStoreFails: where the store takes nothing, the model reads an error with a code,
+// and nothing of the result; the other tools work on. (Case 55.)
+func TestStoreFails(t *testing.T) {
+	store := newStore(t)
+	s := connect(t, store, t.TempDir())
+	if _, err := s.ListTools(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+	out, res := s.call(t, "text", `{"bytes":4000}`)
+	text, _ := json.Marshal(out)
+	if !res.IsError || !strings.Contains(string(text), `"code"`) || strings.Contains(string(text), "éé") || len(text) > 1000 {
+		t.Errorf("the view is %s", text)
+	}
+}
+
+// TestBounded: which output schemas bound what they allow.
+func TestBounded(t *testing.T) {
+	for schema, want := range map[string]bool{
+		`{"type":"object","properties":{"a":{"type":"number"},"b":{"enum":["x","y"]}},"additionalProperties":false}`: true,
+		`{"type":"object","properties":{"a":{"type":"number"}}}`:                                                     false,
+		`{"type":"object","properties":{"a":{"type":"string"}},"additionalProperties":false}`:                        false,
+		`{"type":"object","properties":{"a":{"type":"string","maxLength":100}},"additionalProperties":false}`:        true,
+		`{"type":"array","items":{"type":"boolean"},"maxItems":100}`:                                                 true,
+		`{"type":"array","items":{"type":"boolean"}}`:                                                                false,
+		`{"type":"array","items":{"type":"array","items":{"type":"null"},"maxItems":6000},"maxItems":6000}`:          false,
+		`{"type":["string","null"],"maxLength":5}`:                                                                   true,
+		`{"$ref":"#/$defs/x"}`:        false,
+		`{"anyOf":[{"type":"null"}]}`: false,
+		`true`:                        false,
+		`{"type":"object","patternProperties":{"x":{}},"additionalProperties":false}`: false,
+	} {
+		if got := mcpproxy.Bounded(json.RawMessage(schema)); got != want {
+			t.Errorf("%s: %v", schema, got)
+		}
+	}
+}

@@ -114,7 +114,9 @@ func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 }
 
 // onlyWhatIsThere refuses the methods of abilities that the server does not have,
-// some of which the library answers, and lists artifacts as resources.
+// some of which the library answers, and answers for resources itself: it lists
+// artifacts, and the library's own refusal of a URI is no JSON where the URI holds a
+// control character.
 func (f *face) onlyWhatIsThere(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch method {
@@ -123,6 +125,10 @@ func (f *face) onlyWhatIsThere(next mcp.MethodHandler) mcp.MethodHandler {
 		case "resources/list":
 			if r, ok := req.(*mcp.ListResourcesRequest); ok {
 				return f.listResources(ctx, r)
+			}
+		case "resources/read":
+			if r, ok := req.(*mcp.ReadResourceRequest); ok {
+				return f.resource(ctx, r)
 			}
 		}
 		return next(ctx, method, req)

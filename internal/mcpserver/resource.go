@@ -2,7 +2,6 @@ package mcpserver
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -82,7 +81,9 @@ func (f *face) resource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp
 			c.Blob = []byte{}
 		}
 	}
-	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
+	out := &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}
+	out.Cacheable = mcp.Cacheable{CacheScope: "private"}
+	return out, nil
 }
 
 // resourceError is an error of a resource, with the store's own as its data.
@@ -90,9 +91,13 @@ func (f *face) resourceError(ctx context.Context, uri string, err error) error {
 	p := f.problem(ctx, "resources/read", err)
 	switch p.Code {
 	case leafproof.CodeRefNotFound, leafproof.CodeRefMalformed:
-		return mcp.ResourceNotFoundError(uri)
+		data, merr := marshal(map[string]string{"uri": uri})
+		if merr != nil {
+			data = nil
+		}
+		return &jsonrpc.Error{Code: mcp.CodeResourceNotFound, Message: "Resource not found", Data: data}
 	}
-	data, merr := json.Marshal(p)
+	data, merr := marshal(p)
 	if merr != nil {
 		data = nil
 	}

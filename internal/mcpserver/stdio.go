@@ -176,6 +176,9 @@ func (c *lineConn) Write(_ context.Context, msg jsonrpc.Message) error {
 		defer c.asked.Done()
 	}
 	b, err := jsonrpc.EncodeMessage(msg)
+	if r, ok := msg.(*jsonrpc.Response); ok && err != nil { // one answer less must not be the end of all
+		b, err = jsonrpc.EncodeMessage(&jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer has no form in JSON"}})
+	}
 	if err != nil {
 		return err
 	}

@@ -387,6 +387,7 @@ func TestHostile(t *testing.T) {
 		"leafproof://artifact/" + id + "?offset=1&offset=2", "leafproof://artifact/" + id + "?offset=-1", "leafproof://artifact/" + id + "?length=0", "leafproof://artifact/" + id + "?x=1",
 		"leafproof://artifact/../" + id, "leafproof://artifact/%2e%2e", "leafproof://artifact/" + id + "%00", "leafproof://artifact/" + id + "/x", "file:///etc/passwd", "",
 		"leafproof://artifact/" + id + "?offset=99999999999999999999", "leafproof://artifact/" + id + "?offset=9", "LEAFPROOF://artifact/" + id,
+		"leafproof://artifact/" + id + "?\x7f=1", "\x7f\x00",
 	} {
 		_, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
 		if err == nil || strings.Contains(err.Error(), "nternal error") {

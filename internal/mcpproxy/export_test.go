@@ -1,0 +1,4 @@
+package mcpproxy
+
+// Bounded is bounded, for tests.
+var Bounded = bounded
