@@ -18,6 +18,7 @@ import (
 	"net/http"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -39,6 +40,8 @@ const (
 	PreviewChars = 6000
 	// DefaultTimeout is how long one call may take.
 	DefaultTimeout = 45 * time.Second
+
+	maxServers = 256 // that are kept for callers over HTTP
 
 	maxRows     = 1000 // of one answer
 	defaultRows = 50
@@ -174,12 +177,19 @@ func (f *face) result(ctx context.Context, t *tool, answer any, err error) (*mcp
 // streamable transport, without sessions. An error of identify is answered with 401.
 func Handler(s *leafproof.Store, identify func(*http.Request) (Identity, error), o Options) http.Handler {
 	type key struct{}
+	// To make a server takes longer than most calls do.
+	servers, _ := lru.New[Identity, *mcp.Server](maxServers) // it fails for a size below 1
 	stream := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
 		who, ok := r.Context().Value(key{}).(Identity)
 		if !ok {
 			return nil
 		}
-		return New(s, who, o)
+		m, known := servers.Get(who)
+		if !known {
+			m = New(s, who, o)
+			servers.Add(who, m)
+		}
+		return m
 	}, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: MaxRequest, PropagateRequestCancellation: true,
 	})
