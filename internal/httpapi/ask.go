@@ -118,17 +118,6 @@ func (b *inline) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-func (c *call) prove() error {
-	var in asked
-	if err := c.decode(&in); err != nil {
-		return err
-	}
-	h := c.w.Header()
-	h.Set("Content-Type", mediaBundle)
-	_, err := c.s.store.Prove(c.r.Context(), c.who, c.params["id"], in.selector(), &c.w)
-	return err
-}
-
 // derivation is the body of POST /v1/artifacts/{id}/derive.
 type derivation struct {
 	Where      string     `json:"where,omitempty"`

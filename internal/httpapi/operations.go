@@ -148,7 +148,8 @@ var operations = map[string]operation{
 		},
 	},
 	"proveArtifact": {
-		tag: "answers", summary: "A proof of a part, which verifies offline", body: asked{},
+		tag: "answers", summary: "A proof of a part, or of the answer to a query, which verifies offline", body: provable{},
+		more:    "That no record is missing in an answer is proven by an index of the artifact: without one that fits, it is selector_invalid.",
 		answers: []reply{{200, "a .proof file", nil, []string{mediaBundle}, nil}},
 	},
 	"deriveArtifact": {
