@@ -117,9 +117,8 @@ func cacheable(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 }
 
 // onlyWhatIsThere refuses the methods of abilities that the server does not have,
-// some of which the library answers, and answers for resources itself: it lists
-// artifacts, and the library's own refusal of a URI is no JSON where the URI holds a
-// control character.
+// some of which the library answers; it lists artifacts as resources, and refuses URIs
+// itself: the library's refusal is no JSON where the URI holds a control character.
 func (f *face) onlyWhatIsThere(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch method {
@@ -130,8 +129,10 @@ func (f *face) onlyWhatIsThere(next mcp.MethodHandler) mcp.MethodHandler {
 				return f.listResources(ctx, r)
 			}
 		case "resources/read":
-			if r, ok := req.(*mcp.ReadResourceRequest); ok {
-				return f.resource(ctx, r)
+			if r, ok := req.(*mcp.ReadResourceRequest); ok && r.Params != nil {
+				if _, _, _, err := parseURI(r.Params.URI); err != nil {
+					return nil, f.resourceError(ctx, r.Params.URI, err)
+				}
 			}
 		}
 		return next(ctx, method, req)

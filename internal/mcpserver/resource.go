@@ -81,9 +81,7 @@ func (f *face) resource(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp
 			c.Blob = []byte{}
 		}
 	}
-	out := &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}
-	out.Cacheable = mcp.Cacheable{CacheScope: "private"}
-	return out, nil
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{c}}, nil
 }
 
 // resourceError is an error of a resource, with the store's own as its data.
