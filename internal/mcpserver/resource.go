@@ -93,7 +93,7 @@ func (f *face) resourceError(ctx context.Context, uri string, err error) error {
 		if merr != nil {
 			data = nil
 		}
-		return &jsonrpc.Error{Code: mcp.CodeResourceNotFound, Message: "Resource not found", Data: data}
+		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "Resource not found", Data: data}
 	}
 	data, merr := marshal(p)
 	if merr != nil {
