@@ -145,6 +145,10 @@ var graph = map[string]row{
 		others: []string{"github.com/go-json-experiment/json"},
 		why:    "a harness goes through the door, as whoever its run acts for: around it there is no gate",
 	},
+	"client": {
+		ours: []string{"merkle", "manifest", "manifest/bundle", "selector"},
+		why:  "a client that trusts no store links none: it has what verifies, and a connection",
+	},
 	"internal/refdemo": {ours: []string{".", "ref/harness"}, why: "a story is told with what a user can call"},
 	"bench":            {why: "bench measures, from its tests, what a user can call"},
 	"fuzz":             {why: "fuzz knocks, from its tests, at the doors that a stranger has"},
