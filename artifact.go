@@ -252,6 +252,8 @@ type Stat struct {
 	// InputsDeleted are the artifacts that it was made from and that were deleted
 	// since, as far as the caller may know of them.
 	InputsDeleted []string
+	// Indexes are those that the manifest names, and those that were added later.
+	Indexes []Index
 }
 
 // Resolve returns what is known of an artifact.
@@ -268,11 +270,15 @@ func (s *Store) Resolve(ctx context.Context, who Caller, id string) (*Stat, erro
 	if err != nil {
 		return nil, wireError(id, err)
 	}
+	indexes, err := a.indexes(ctx)
+	if err != nil {
+		return nil, wireError(id, err)
+	}
 	if err := a.disclosed(ctx, permit, Shown{Facts: true}); err != nil {
 		return nil, err
 	}
 	return &Stat{
-		Ref: a.m.Predicate.ArtifactRef, Manifest: a.m, ManifestID: a.m.ManifestID, SupersededBy: a.later, InputsDeleted: gone,
+		Ref: a.m.Predicate.ArtifactRef, Manifest: a.m, ManifestID: a.m.ManifestID, SupersededBy: a.later, InputsDeleted: gone, Indexes: indexes,
 	}, nil
 }
 

@@ -110,8 +110,8 @@ func Check(ctx context.Context, dir string, o CheckOptions) (*CheckReport, error
 }
 
 // Repair is a deep [Check] that mends what it can: outboards from their blobs,
-// packs whose footer still stands, a lost or damaged catalogue from the signed
-// manifests among the objects. It works alone: while another process uses the
+// packs whose footer still stands, indexes from the artifact's bytes, a lost or
+// damaged catalogue from the signed manifests among the objects. It works alone: while another process uses the
 // store it is refused, and the error names that process. It deletes nothing, and
 // takes nothing for deleted because it is missing.
 func Repair(ctx context.Context, dir string, o CheckOptions) (*CheckReport, error) {
@@ -486,6 +486,12 @@ func (c *checker) secondPass() error {
 				continue
 			}
 			if err == nil && len(bad) == 0 {
+				continue
+			}
+			if mended, err := c.mendIndex(row, tenant, p); mended || err != nil {
+				if err != nil {
+					return err
+				}
 				continue
 			}
 			found = slices.Clone(found)

@@ -19,6 +19,10 @@ func (a *artifact) consult(ctx context.Context, task *selector.Task, rows bool) 
 	if task.Whole || task.Where == nil && len(task.Order) == 0 {
 		return func() {}
 	}
+	indexes, err := a.indexes(ctx)
+	if err != nil {
+		return func() {}
+	}
 	var files []*cas.Reader
 	done := func() {
 		for _, f := range files {
@@ -26,12 +30,12 @@ func (a *artifact) consult(ctx context.Context, task *selector.Task, rows bool) 
 		}
 	}
 	var open []selector.KeyIndex
-	for _, x := range a.m.Predicate.Indexes {
+	for _, x := range indexes {
 		path, err := selector.ParseKeyPath(x.Path)
 		if err != nil || !path.Serves(task.Where, task.Order) {
 			continue
 		}
-		index, file, err := a.openIndex(ctx, x)
+		index, file, err := a.openIndex(ctx, x.Index)
 		if err != nil {
 			continue
 		}

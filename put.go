@@ -116,7 +116,7 @@ type Draft struct {
 	// durability and indexMemory are those of the indexes that Publish builds.
 	durability  cas.Durability
 	indexMemory int64
-	sha256 string    // in hex; "" where it was not asked for
+	sha256      string // in hex; "" where it was not asked for
 
 	schema *manifest.SchemaCheck // once published: nil where none was made
 	unsaid error                 // once published: what could not be signed about older artifacts
@@ -144,12 +144,7 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	if o.Tenant == "" {
 		o.Tenant = DefaultTenant
 	}
-	if o.At != "" && (o.Records == "" || o.Records == "auto") {
-		o.Records = selector.FormatJSON // only json has a place to say
-	}
-	if o.CSV.given() && (o.Records == "" || o.Records == "auto") {
-		o.Records = selector.FormatCSV
-	}
+	o.settleRecords()
 	if err := manifest.CheckName(o.Tenant); err != nil {
 		return nil, wireError("tenant", err)
 	}
@@ -223,6 +218,16 @@ func (s *Store) take(ctx context.Context, d *Draft, r io.Reader, o PutOptions) (
 		return cas.Info{}, err
 	}
 	return d.batch.PutUpload(ctx, u, place)
+}
+
+// settleRecords settles what auto is where something says so.
+func (o *PutOptions) settleRecords() {
+	if o.At != "" && (o.Records == "" || o.Records == "auto") {
+		o.Records = selector.FormatJSON // only json has a place to say
+	}
+	if o.CSV.given() && (o.Records == "" || o.Records == "auto") {
+		o.Records = selector.FormatCSV
+	}
 }
 
 // checkDurability refuses an unknown durability, and what does not go with cache.

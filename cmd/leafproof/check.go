@@ -85,8 +85,11 @@ func verdict(cmd *cobra.Command, r *leafproof.CheckReport, repair bool) error {
 	return nil
 }
 
-// parseRate reads bytes a second.
-func parseRate(s string) (int64, error) {
+// parseRate reads bytes a second; 0 for "".
+func parseRate(s string) (int64, error) { return parseSize("--rate", s) }
+
+// parseSize reads a number of bytes; 0 for "".
+func parseSize(flag, s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
@@ -94,7 +97,7 @@ func parseRate(s string) (int64, error) {
 	shift, ok := map[string]uint{"": 0, "k": 10, "m": 20, "g": 30}[strings.ToLower(s[len(digits):])]
 	var n int64
 	if _, err := fmt.Sscanf(digits, "%d", &n); err != nil || !ok || n <= 0 || n > 1<<33 || fmt.Sprint(n) != digits {
-		return 0, usage("--rate: %q is not a number of bytes like 500K, 20M or 1G", s)
+		return 0, usage("%s: %q is not a number of bytes like 500K, 20M or 1G", flag, s)
 	}
 	return n << shift, nil
 }

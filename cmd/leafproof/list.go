@@ -80,6 +80,7 @@ type statFacts struct {
 	Size       int64                `json:"size"`
 	MediaType  string               `json:"media_type"`
 	Records    *manifest.Records    `json:"records"`
+	Indexes    []indexFacts         `json:"indexes"`
 	IssuedAt   string               `json:"issued_at"`
 	KeyID      string               `json:"key_id"`
 
@@ -135,6 +136,10 @@ func statCommand() *cobra.Command {
 				Also: p.Bytes.Also, Schema: p.Schema, Lineage: p.Lineage, Supersedes: p.Supersedes, Issuer: p.Issuer.ID,
 				SupersededBy: st.SupersededBy, InputsDeleted: st.InputsDeleted,
 			}
+			f.Indexes = []indexFacts{}
+			for _, x := range st.Indexes {
+				f.Indexes = append(f.Indexes, indexFactsOf(x))
+			}
 			if *asJSON {
 				return printJSON(cmd.OutOrStdout(), f)
 			}
@@ -189,6 +194,13 @@ func printStat(cmd *cobra.Command, f statFacts) error {
 		}
 	} else {
 		row("records", "none")
+	}
+	for _, x := range f.Indexes {
+		later := ""
+		if x.Statement != nil {
+			later = ", added by " + *x.Statement
+		}
+		row("index", "%s%s", indexText(x.Index), later)
 	}
 	row("schema", "%s", schemaText(r.SchemaVersion, f.Schema))
 	row("source", "%s", opt(r.SourceVersion.SourceID))

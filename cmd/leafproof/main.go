@@ -139,7 +139,7 @@ func newRoot() *cobra.Command {
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
 		verifyCommand(), tlogCommand(), witnessCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
 		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
-		deriveCommand(), assessCommand(), nameCommand(), copyRegistryCommand(), auditCommand(),
+		deriveCommand(), assessCommand(), nameCommand(), copyRegistryCommand(), auditCommand(), indexCommand(),
 		serveCommand(), mcpCommand(), mcpProxyCommand(), hookCommand(),
 		refsCommand(), grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
 	)

@@ -30,6 +30,7 @@ func putCommand() *cobra.Command {
 	fl.StringVar((*string)(&p.o.Place), "place", "auto", "how to store it: whole, chunked (deduplicated and compressed), packed (up to 16 KiB), or auto: chunked for records")
 	fl.StringVar((*string)(&p.o.Durability), "durability", "durable", "from when on it survives a crash: durable (when this returns), batch (the same, with fewer waits) or cache (perhaps never: for bytes that can be had again)")
 	fl.StringArrayVar(&p.o.Indexes, "index", nil, "build an index over the values at this `PATH` of the records, a JSON Pointer or JSONPath (may be repeated)")
+	memory := memoryFlag(cmd)
 	fl.StringVar(&p.o.Resume, "resume", "", "`NAME` under which to keep what has arrived when this is interrupted; run again with the same name, it goes on there")
 	fl.BoolVarP(&quiet, "quiet", "q", false, "print only the artifact id")
 	asJSON := jsonFlag(cmd) // the reference is JSON already; with -q, the id becomes a JSON string
@@ -45,6 +46,10 @@ func putCommand() *cobra.Command {
 			return usage("--durability: %q is not durable, batch or cache", p.o.Durability)
 		}
 		if err := p.read(cmd, args[0]); err != nil {
+			return err
+		}
+		var err error
+		if p.o.IndexMemory, err = memory(); err != nil {
 			return err
 		}
 		return withStore(cmd, func(s *leafproof.Store) error { return put(cmd, s, args[0], p.o, p.f, printRef(cmd, quiet, *asJSON)) })
