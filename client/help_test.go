@@ -2,8 +2,10 @@ package client_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"leafproof"
 	"leafproof/client"
@@ -199,4 +202,44 @@ func (s *slowly) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p[:min(len(p), 1000)])
 	s.n += int64(n)
 	return n, err
+}
+
+// contextFor is one that ends soon, where an answer asks to wait long.
+func contextFor(t testing.TB, short bool) (context.Context, context.CancelFunc) {
+	if short {
+		return context.WithTimeout(t.Context(), 200*time.Millisecond)
+	}
+	return context.WithCancel(t.Context())
+}
+
+// reseal alters a signed manifest and leaves its signatures as they are.
+func reseal(t testing.TB, signed []byte, change func(predicate map[string]any)) []byte {
+	t.Helper()
+	var o struct {
+		Manifest manifest.Envelope `json:"manifest"`
+		SSH      string            `json:"ssh"`
+	}
+	if err := json.Unmarshal(signed, &o); err != nil {
+		t.Fatal(err)
+	}
+	payload, err := o.Manifest.PayloadBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st map[string]any
+	d := json.NewDecoder(bytes.NewReader(payload))
+	d.UseNumber()
+	if err := d.Decode(&st); err != nil {
+		t.Fatal(err)
+	}
+	change(st["predicate"].(map[string]any))
+	b, err := json.Marshal(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Manifest.Payload = base64.StdEncoding.EncodeToString(b)
+	return mustJSON(t, struct {
+		Manifest json.RawMessage `json:"manifest"`
+		SSH      string          `json:"ssh"`
+	}{o.Manifest.Bytes(), o.SSH})
 }

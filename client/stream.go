@@ -20,12 +20,11 @@ const readRoom = 256 << 10
 
 // A slice is a stream of proven bytes, as they come.
 type slice struct {
-	ctx    context.Context
-	body   io.Closer
-	in     *watched
-	r      *merkle.SliceReader
-	part   merkle.Range
-	proven bool // all of the answer's proof was verified
+	ctx  context.Context
+	body io.Closer
+	in   *watched
+	r    *merkle.SliceReader
+	part merkle.Range
 }
 
 // watched notes why a reader ended.
@@ -105,12 +104,13 @@ func (s *slice) why(err error) error {
 	switch {
 	case errors.Is(err, merkle.ErrMismatch):
 		return refuse(ErrMismatch, "", "%s", manifest.Printable(err.Error()))
+	case s.r != nil && s.r.SizeProven() && errors.Is(err, merkle.ErrMalformed) && !errors.Is(s.in.err, io.ErrUnexpectedEOF):
+		// The last leaf is in each answer, and the last in it.
+		return refuse(ErrExtended, "", "the answer goes on behind the proof")
 	case s.in.err == io.EOF, errors.Is(s.in.err, io.ErrUnexpectedEOF): //nolint:errorlint // a reader's end is that value
 		return refuse(ErrTruncated, "", "the answer ended within the proof")
 	case s.in.err != nil:
 		return unreachable(s.ctx, s.in.err)
-	case s.r != nil && s.r.SizeProven(): // the last leaf is in each answer, and the last in it
-		return refuse(ErrExtended, "", "the answer goes on behind the proof")
 	}
 	return refuse(ErrProtocol, "", "the proof: %s", manifest.Printable(err.Error()))
 }
