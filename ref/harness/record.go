@@ -31,6 +31,28 @@ type Result struct {
 
 	supersedes *manifest.Supersede // by each blob in it
 	inputs     []string            // that each blob in it was made from
+	arguments  json.RawMessage     // with which; nil where Input says it
+}
+
+// madeFrom are the artifacts that each blob in the result was made from.
+func (res *Result) madeFrom() []string {
+	out := slices.Clone(res.inputs)
+	if res.Input != nil {
+		for _, u := range res.Input.Used {
+			if u.ArtifactID != "" && !slices.Contains(out, u.ArtifactID) {
+				out = append(out, u.ArtifactID)
+			}
+		}
+	}
+	return out
+}
+
+// with are the arguments of the call.
+func (res *Result) with() json.RawMessage {
+	if res.Input != nil {
+		return res.Input.Call.Input
+	}
+	return res.arguments
 }
 
 // A View is what the model reads of a message.
@@ -320,7 +342,10 @@ var errNoSpool = errors.New("there is no spool")
 func (in *interception) keep() error {
 	out := &StoreError{Err: in.failed, Lost: in.lost}
 	if out.Lost == nil {
-		e := spooled{Run: in.r.id, Key: in.key, CallID: in.res.CallID, Tool: in.res.Tool, JSON: in.part.Value, Blobs: in.kept, Slots: spooledSlots(in.part.Slots)}
+		e := spooled{
+			Run: in.r.id, Key: in.key, CallID: in.res.CallID, Tool: in.res.Tool, JSON: in.part.Value, Blobs: in.kept, Slots: spooledSlots(in.part.Slots),
+			Inputs: in.res.madeFrom(), Arguments: in.res.with(), Supersedes: in.res.supersedes,
+		}
 		out.Lost = in.r.h.spool.enter(e)
 	}
 	if out.Lost == nil {
@@ -356,15 +381,7 @@ func (r *Run) newArtifact(res Result, b Blob) (ref.New, error) {
 	facts, err := withSupersedes(b.Facts, res.supersedes)
 	n := ref.New{
 		CallID: res.CallID, Tool: res.Tool, MediaType: b.MediaType, Name: b.Name, Records: b.Records, Facts: facts,
-		Inputs: slices.Clone(res.inputs),
-	}
-	if res.Input != nil {
-		n.Arguments = res.Input.Call.Input
-		for _, u := range res.Input.Used {
-			if u.ArtifactID != "" && !slices.Contains(n.Inputs, u.ArtifactID) {
-				n.Inputs = append(n.Inputs, u.ArtifactID)
-			}
-		}
+		Inputs: res.madeFrom(), Arguments: res.with(),
 	}
 	return n, err
 }
@@ -390,7 +407,7 @@ func (r *Run) Retry(ctx context.Context, key string) (View, error) {
 		return View{}, err
 	}
 	defer done()
-	views, err := r.Record(ctx, Result{CallID: e.CallID, Tool: e.Tool, Value: &retried{raw, e.slots()}})
+	views, err := r.Record(ctx, Result{CallID: e.CallID, Tool: e.Tool, Value: &retried{raw, e.slots()}, inputs: e.Inputs, arguments: e.Arguments, supersedes: e.Supersedes})
 	if err != nil {
 		return View{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"leafproof/manifest"
 	"leafproof/merkle"
 	"leafproof/ref"
 )
@@ -176,6 +177,12 @@ type spooled struct {
 	JSON   json.RawMessage `json:"result"`
 	Blobs  []spooledBlob   `json:"blobs"`
 	Slots  []spooledSlot   `json:"stored"` // what the store has of it already
+
+	// What its blobs were made from, and with: a retry asks for the same leave, and
+	// states the same lineage.
+	Inputs     []string            `json:"inputs,omitempty"`
+	Arguments  json.RawMessage     `json:"arguments,omitempty"`
+	Supersedes *manifest.Supersede `json:"supersedes,omitempty"`
 }
 
 // spooledSlot is a slot of the result.
@@ -193,7 +200,7 @@ type spooledBlob struct {
 	MediaType string          `json:"media_type"`
 	Name      string          `json:"name"`
 	Records   string          `json:"records"`
-	Facts     json.RawMessage `json:"facts"`
+	Facts     json.RawMessage `json:"facts,omitempty"`
 }
 
 // enter keeps a result whose content is in the spool. Content first: an entry
