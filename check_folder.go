@@ -249,7 +249,7 @@ func (c *checker) heldKey(name string, key *keys.Key) {
 // own are the names of what belongs in a store's folder.
 var own = []string{
 	formatFile, policyFile, policyDir, keysDir, catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal", catalogueFile + "-epoch",
-	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue, copiedFile, logBegins, logEnded, logLock, uploadsDir,
+	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue, copiedFile, logBegins, logEnded, logLock, uploadsDir, runsDir,
 }
 
 // strangers reports what does not belong in the folder.

@@ -48,6 +48,7 @@ type uploadRecord struct {
 
 const (
 	uploadsDir    = "uploads"
+	runsDir       = "runs" // of the harnesses that leafproof serve answers; no part of the store itself
 	uploadFormat  = "leafproof upload v1"
 	contextUpload = "leafproof 2026 upload-of v1"
 	uploadPrefix  = "up_"

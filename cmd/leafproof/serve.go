@@ -72,6 +72,7 @@ func serveCommand() *cobra.Command {
 	f.StringArrayVar(&v.o.Hosts, "host", nil, "a `NAME` under which this server is asked, beside localhost and the address it listens at (may be repeated)")
 	f.StringArrayVar(&v.o.Origins, "origin", nil, "an `ORIGIN`, as in https://app.example, whose pages may ask (may be repeated)")
 	f.BoolVar(&v.o.OpenMetrics, "open-metrics", false, "let everybody read /metrics, not the owner alone")
+	f.StringVar(&v.o.Runs, "runs", "", "the `FOLDER` in which runs of harnesses are kept (default: runs, in the store's folder)")
 	f.IntVar(&v.o.Requests, "max-requests", 256, "how many requests are answered at once; half of them may be one principal's")
 	f.Int64Var(&v.o.BodyBytes, "max-body", 64<<30, "how many bytes an artifact that is put may have")
 	f.DurationVar(&v.o.QueryTime, "max-query-time", 30*time.Second, "how long one query may take before it is cut short, with what it found")
@@ -118,9 +119,16 @@ func (v *serving) run(cmd *cobra.Command) error {
 			return err
 		}
 		v.o.MCP = mcpHandler(s, v.o.Log)
-		v.o.MCP = mcpHandler(s, v.o.Log)
+		if v.o.Runs == "" {
+			dir, err := storeDir(cmd)
+			if err != nil {
+				return err
+			}
+			v.o.Runs = filepath.Join(dir, "runs")
+		}
 		sweeps := v.sweep(ctx, s)
-		err = httpapi.New(s, v.o).Serve(ctx, v.drain, doors...)
+		server := httpapi.New(s, v.o)
+		err = errors.Join(server.Serve(ctx, v.drain, doors...), server.Close())
 		stop()
 		<-sweeps
 		return err

@@ -21,6 +21,11 @@ var bodies = map[string]string{
 	"deriveArtifact": `{"where":"@.n == 1"}`,
 	"assessArtifact": `{"require":["capture=complete"]}`,
 	"giveGrant":      `{"principal":"bob","action":"read","pattern":"acme/*/%s"}`,
+	"setTools":       `{"tools":[]}`,
+	"callTool":       `{"tool":"stat","input":{}}`,
+	"recordResult":   `{"tool":"t","value":1}`,
+	"retryResult":    `{"retry":"x"}`,
+	"recordMessage":  `{"role":"user","text":"x"}`,
 	"setName":        `{"artifact_id":"%s"}`,
 }
 
@@ -41,10 +46,13 @@ func TestForeign(t *testing.T) {
 	u := w.do(w.alice, "POST", "/v1/uploads", []byte("half"), "Upload-Complete", "?0").want(201)
 	upload := strings.TrimPrefix(u.header.Get("Location"), "/v1/uploads/")
 
-	theirs := map[string]string{"id": ref.ArtifactID, "copy": made.ID, "grant": grants[0].ID, "name": "latest", "upload": upload}
+	var r run
+	w.do(w.alice, "POST", "/v1/runs", `{"agent_id":"a"}`).want(201).json(&r)
+
+	theirs := map[string]string{"id": ref.ArtifactID, "copy": made.ID, "grant": grants[0].ID, "name": "latest", "upload": upload, "run": r.Run, "call": "bcdefghijkbcdefghijk", "param": "64617461"}
 	never := map[string]string{
 		"id": nobodys, "copy": "cp_aaaaaaaaaaaaaaaaaaaaaaaaaa", "grant": "gr_aaaaaaaaaaaaaaaaaaaaaaaaaa",
-		"name": "nothing", "upload": "up_aaaaaaaaaaaaaaaaaaaaaaaaaa",
+		"name": "nothing", "upload": "up_aaaaaaaaaaaaaaaaaaaaaaaaaa", "run": "rn_aaaaaaaaaaaaaaaaaaaaaaaaaa", "call": "bcdefghijkbcdefghijk", "param": "64617461",
 	}
 	walked := 0
 	for _, rt := range w.h.Routes() {
@@ -65,7 +73,7 @@ func TestForeign(t *testing.T) {
 				if rt.Path == "/v1/artifacts" && rt.Method != "GET" {
 					headers = append(headers, "Leafproof-Manifest", fmt.Sprintf(`{"supersedes":[{"artifact_id":%q,"kind":"correct"}]}`, ids["id"]))
 				}
-				if rt.Op == "beginUpload" || rt.Op == "listArtifacts" || rt.Op == "listGrants" {
+				if rt.Op == "beginUpload" || rt.Op == "listArtifacts" || rt.Op == "listGrants" || rt.Op == "beginRun" {
 					return ""
 				}
 				a := w.do(w.bob, rt.Method, path, body, headers...)
@@ -157,7 +165,7 @@ func TestNobody(t *testing.T) {
 					continue
 				}
 				path := rt.Path
-				for _, n := range []string{"id", "copy", "grant", "name", "upload"} {
+				for _, n := range []string{"id", "copy", "grant", "name", "upload", "run", "call", "param"} {
 					path = strings.ReplaceAll(path, "{"+n+"}", ref.ArtifactID)
 				}
 				headers := []string{"Authorization", header}

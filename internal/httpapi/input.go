@@ -119,6 +119,11 @@ func decodeStrict(text []byte, v any) error {
 	if err := checkDepth(text); err != nil {
 		return err
 	}
+	return decodeMembers(text, v)
+}
+
+// decodeMembers is decodeStrict without a bound on the depth but that of the parser.
+func decodeMembers(text []byte, v any) error {
 	err := json.Unmarshal(text, v, json.RejectUnknownMembers(true))
 	if err == nil {
 		return nil

@@ -84,6 +84,7 @@ func newDescription(strict bool) object {
 			object{"name": "leave", "description": "who may do what"},
 			object{"name": "names", "description": "versioned pointers"},
 			object{"name": "uploads", "description": "artifacts whose bytes come in parts"},
+			object{"name": "runs", "description": "the reference layer: values that a model never holds"},
 			object{"name": "server", "description": "about the server itself"},
 		},
 		"paths": paths,

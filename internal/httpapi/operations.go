@@ -12,6 +12,9 @@ var pathSchemas = map[string]object{
 	"grant":  {"type": "string", "pattern": "^gr_[a-z2-7]+$"},
 	"name":   {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"},
 	"upload": {"type": "string", "pattern": "^up_[a-z2-7]{26}$"},
+	"run":    {"type": "string", "pattern": "^rn_[a-z2-7]{26}$"},
+	"call":   {"type": "string", "pattern": "^[a-z2-7]{20}$"},
+	"param":  {"type": "string", "description": "the parameter's name in hex", "pattern": "^([0-9a-f]{2})+$"},
 }
 
 var headerTexts = map[string]string{
@@ -205,6 +208,58 @@ var operations = map[string]operation{
 	"endUpload": {
 		tag: "uploads", summary: "Give an upload up",
 		answers: []reply{{204, "it is gone", nil, nil, nil}},
+	},
+	"beginRun": {
+		tag: "runs", summary: "Begin a run: one agent's conversation with its model", body: newRun{},
+		more:    "The run, with all that its model was shown, is kept: a reference means the same after a restart. It belongs to the principal that began it.",
+		answers: []reply{{201, "the run, the paragraph for the system prompt, and the tools as the model is shown them", runState{}, nil, []string{"Location"}}},
+	},
+	"getRun": {
+		tag: "runs", summary: "A run",
+		answers: []reply{{200, "the run and its tools", runState{}, nil, nil}},
+	},
+	"setTools": {
+		tag: "runs", summary: "Say which tools there are, and get their schemas as the model is shown them", body: toolSet{},
+		more:    "In place of those that the run had. The same tools give the same bytes each time. Findings say what the provider has against a schema as its author wrote it.",
+		answers: []reply{{200, "the run and its tools", runState{}, nil, nil}},
+	},
+	"callTool": {
+		tag: "runs", summary: "Take a call of the model's", body: toolCall{},
+		more: "References in the input become values, the value is held against the tool's own schema, and what it rests on against what the tool demands. " +
+			"read_json, query_json, read_text, read_records and stat run here. Where the tool must not run, the problem has result, which the model reads.",
+		answers: []reply{{200, "the input to run the tool with, or what the model reads", toolCalled{}, nil, nil}},
+	},
+	"readLazy": {
+		tag: "runs", summary: "The value of a parameter that the tool reads by itself",
+		answers: []reply{{200, "its bytes", nil, []string{"*"}, nil}},
+	},
+	"recordResult": {
+		tag: "runs", summary: "Record what came of a call, and get what the model reads of it", body: toolResult{}, bodies: []string{"*"},
+		more: "JSON, with blobs at their places; or, with call or tool in the query, a blob itself of any length; or multipart/form-data: the JSON as the part result, then a blob as a part " +
+			"that is named by the JSON Pointer of its place. Every blob is stored and replaced by a reference. Where the store does not take it, nothing of it is in the problem, whose result the model reads and whose result.retry names it.",
+		params: []param{
+			{"call", "query", "the call, as /calls named it", text}, {"call_id", "query", "the call's id, as the provider gave it", text},
+			{"tool", "query", "the tool", text}, {"records", "query", "the record format of the blob", text}, {"filename", "query", "a hint at it", text},
+			{factsHeader, "header", "facts of the blob", text},
+		},
+		answers: []reply{{201, "what the model reads", toolView{}, nil, nil}},
+	},
+	"retryResult": {
+		tag: "runs", summary: "Store a result that could not be stored when it came", body: retrying{},
+		answers: []reply{{201, "what the model reads", toolView{}, nil, nil}},
+	},
+	"recordMessage": {
+		tag: "runs", summary: "Record what no tool made", body: runMessage{},
+		answers: []reply{{201, "what the model reads", toolView{}, nil, nil}},
+	},
+	"checkReferences": {
+		tag: "runs", summary: "Which references of the run are alive", more: "Every byte behind them is read and verified.",
+		answers: []reply{{200, "one for each", checkedRefs{}, nil, nil}},
+	},
+	"listAdmissions": {
+		tag: "runs", summary: "What of the answers in a message the model was given",
+		params:  []param{{"seq", "query", "the message", whole}},
+		answers: []reply{{200, "one for each answer", admitted{}, nil, nil}},
 	},
 	"live": {
 		tag: "server", summary: "Whether the process answers",

@@ -19,6 +19,8 @@ type Problem struct {
 	Retryable bool             `json:"retryable"`
 	Action    leafproof.Remedy `json:"action"`
 	At        string           `json:"at,omitempty"`
+	// Result is, in a run, what the model reads of what went wrong.
+	Result *toolView `json:"result,omitempty"`
 	// Of an upload that goes on elsewhere.
 	ExpectedOffset *int64 `json:"expected-offset,omitempty"`
 	ProvidedOffset *int64 `json:"provided-offset,omitempty"`

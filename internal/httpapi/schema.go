@@ -3,6 +3,7 @@ package httpapi
 import (
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -108,6 +109,14 @@ var (
 	}
 )
 
+// freeJSON are the types whose raw members are other people's JSON.
+var freeJSON = []reflect.Type{
+	reflect.TypeFor[runTool](), reflect.TypeFor[shownTool](), reflect.TypeFor[toolCall](), reflect.TypeFor[toolCalled](),
+	reflect.TypeFor[toolView](), reflect.TypeFor[toolResult](),
+}
+
+var anyJSON = object{"description": "any JSON value: a tool's schema, an input, a result"}
+
 func newSchemas(strict bool) *schemas {
 	return &schemas{strict: strict, names: map[reflect.Type]string{}, defs: object{
 		"Stated": statedValue, "Expression": expression, "Term": term, "NormalisedQuery": normalisedQuery,
@@ -128,6 +137,8 @@ func (s *schemas) of(t reflect.Type, request bool) any {
 		return object{"type": "boolean"}
 	case reflect.Int, reflect.Int64:
 		return object{"type": "integer", "format": "int64"}
+	case reflect.Uint64:
+		return object{"type": "integer", "minimum": 0, "maximum": 1<<53 - 1}
 	case reflect.Slice:
 		return object{"type": "array", "items": s.of(t.Elem(), request)}
 	case reflect.Map: // coverage alone
@@ -192,6 +203,8 @@ func (s *schemas) member(t reflect.Type, f reflect.StructField, request bool) an
 			return normalised
 		case t == reflect.TypeFor[derived]():
 			return specOfDerivation
+		case slices.Contains(freeJSON, t):
+			return anyJSON
 		}
 		panic("no schema for " + t.String() + "." + f.Name)
 	}

@@ -42,6 +42,9 @@ type Options struct {
 	Log *slog.Logger
 	// MCP, where set, answers at /mcp; [PrincipalOf] says who asks.
 	MCP http.Handler
+	// Runs is the folder in which the runs of harnesses are kept; it is made. "" keeps
+	// them in memory: they end with the server.
+	Runs string
 	Limits
 }
 
@@ -85,6 +88,7 @@ type Server struct {
 	slots   slots
 	turns   turns
 	metrics *metrics
+	runs    runs
 	// description is what /openapi.json answers.
 	description func() []byte
 	begun       time.Time
@@ -110,6 +114,7 @@ func New(store *leafproof.Store, o Options) *Server {
 	}
 	s := &Server{
 		store: store, o: o, begun: time.Now(),
+		runs:        runs{store: store, dir: o.Runs, open: map[string]*openRun{}},
 		hosts:       map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true},
 		origins:     map[string]bool{},
 		description: sync.OnceValue(Description),
@@ -132,6 +137,10 @@ func New(store *leafproof.Store, o Options) *Server {
 // Drain makes /readyz say that no more requests should come. Those that come are
 // answered.
 func (s *Server) Drain() { s.leaving.Store(true) }
+
+// Close closes what the server holds open between requests. No request may be under
+// way.
+func (s *Server) Close() error { return s.runs.close() }
 
 // HTTP returns a server for connections, with the limits that lie below a handler.
 func (s *Server) HTTP() *http.Server {
