@@ -238,8 +238,11 @@ var operations = map[string]operation{
 		more: "JSON, with blobs at their places; or, with call or tool in the query, a blob itself of any length; or multipart/form-data: the JSON as the part result, then a blob as a part " +
 			"that is named by the JSON Pointer of its place. Every blob is stored and replaced by a reference. Where the store does not take it, nothing of it is in the problem, whose result the model reads and whose result.retry names it.",
 		params: []param{
-			{"call", "query", "the call, as /calls named it", text}, {"call_id", "query", "the call's id, as the provider gave it", text},
-			{"tool", "query", "the tool", text}, {"records", "query", "the record format of the blob", text}, {"filename", "query", "a hint at it", text},
+			{"call", "query", "the call, as /calls named it", text},
+			{"call_id", "query", "the call's id, as the provider gave it", text},
+			{"tool", "query", "the tool", text},
+			{"records", "query", "the record format of the blob", text},
+			{"filename", "query", "a hint at it", text},
 			{factsHeader, "header", "facts of the blob", text},
 		},
 		answers: []reply{{201, "what the model reads", toolView{}, nil, nil}},
