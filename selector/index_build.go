@@ -158,6 +158,9 @@ func (b *IndexBuild) collect(ctx context.Context, cancel context.CancelFunc, sto
 	}
 	close(jobs)
 	all.Wait()
+	if first.err == nil {
+		return ctx.Err() // a worker may have left out what it was given
+	}
 	return first.err
 }
 

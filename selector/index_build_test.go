@@ -2,12 +2,14 @@ package selector
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"leafproof/merkle"
 )
@@ -227,5 +229,36 @@ func TestIndexBuildRefuses(t *testing.T) {
 		if _, _, err := buildIndexes(t, c.b, src, csv, c.path); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// cancelling is a source that ends a context while it is read.
+type cancelling struct {
+	io.ReaderAt
+	cancel context.CancelFunc
+}
+
+func (c cancelling) ReadAt(p []byte, off int64) (int, error) {
+	time.Sleep(20 * time.Millisecond) // by now all batches wait for a worker
+	c.cancel()
+	return c.ReaderAt.ReadAt(p, off)
+}
+
+// TestIndexCancelled: a build that is cut off leaves no index that lacks records.
+func TestIndexCancelled(t *testing.T) {
+	src := []byte(strings.Repeat(`{"s":"`+strings.Repeat("x", 90)+"\"}\n", 7000))
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := ParseKeyPath("/s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := IndexBuild{Source: cancelling{bytes.NewReader(src), cancel}, Paths: []*KeyPath{p}, Workers: 2}
+	b.Map, b.Layout, b.Trust = builtFor(t, src, Layout{Format: FormatNDJSON})
+	if _, err := b.Build(ctx, []io.WriterAt{&memWriter{}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Build = %v", err)
+	}
+	b.Source = bytes.NewReader(src[:len(src)/2])
+	if _, err := b.Build(t.Context(), []io.WriterAt{&memWriter{}}); !errors.Is(err, ErrChanged) {
+		t.Errorf("of half the bytes: %v", err)
 	}
 }
