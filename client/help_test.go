@@ -28,6 +28,7 @@ import (
 // may look at and read it, and have no proofs.
 type world struct {
 	t          testing.TB
+	dir        string
 	s          *leafproof.Store
 	h          http.Handler
 	server     *httptest.Server
@@ -50,7 +51,7 @@ func newWorld(t testing.TB, o httpapi.Options) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, s: s}
+	w := &world{t: t, dir: dir, s: s}
 	if w.policy, err = manifest.ParsePolicy(text); err != nil {
 		t.Fatal(err)
 	}
