@@ -66,7 +66,8 @@ type Error struct {
 	Status    int    // of the answer; 0: none came, or it was not the status that is wrong
 
 	err   error
-	after int // seconds that the server asks to wait
+	after int   // seconds that the server asks to wait
+	view  *View // what a model reads of it
 	// Of an upload that goes on elsewhere; -1 where the answer does not say.
 	offset int64
 }
@@ -130,6 +131,7 @@ func problemOf(resp *http.Response) error {
 		Action         string `json:"action"`
 		At             string `json:"at"`
 		ExpectedOffset *int64 `json:"expected-offset"`
+		Result         *View  `json:"result"`
 	}
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if err != nil || len(b) > maxProblem || media != "application/problem+json" || json.Unmarshal(b, &p) != nil || !isCode(p.Code) {
@@ -144,6 +146,7 @@ func problemOf(resp *http.Response) error {
 		}
 		return e
 	}
+	e.view = p.Result
 	e.Code, e.Retryable, e.Message, e.At = p.Code, p.Retryable, manifest.Printable(p.Detail), manifest.Printable(p.At)
 	if isCode(p.Action) {
 		e.Action = p.Action

@@ -595,5 +595,4 @@ func TestEndlessAnswers(t *testing.T) {
 			t.Errorf("%s: %s bytes were taken", name, strconv.FormatInt(n, 10))
 		}
 	}
-
 }

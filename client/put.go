@@ -121,11 +121,12 @@ func (c *Client) Put(ctx context.Context, r io.Reader, o PutOptions) (*Artifact,
 		return nil, err
 	}
 	hash := merkle.NewBuilder(nil)
+	length := sizeOf(r) // before what is read ahead is gone from it
 	in := newAhead(r, func(p []byte) { _, _ = hash.Write(p) }) // it has no nodes to fail on
 	defer in.leave()
 	q := &request{
 		method: "PUT", path: "/v1/artifacts", query: o.query(), header: header("Content-Type", o.mediaType()),
-		body: in, length: sizeOf(r), once: true, want: []int{http.StatusCreated},
+		body: in, length: length, once: true, want: []int{http.StatusCreated},
 	}
 	switch {
 	case len(o.Arguments) > 0 || len(facts) > maxFactsHeader:
