@@ -121,7 +121,7 @@ func (c *Client) Put(ctx context.Context, r io.Reader, o PutOptions) (*Artifact,
 		return nil, err
 	}
 	hash := merkle.NewBuilder(nil)
-	length := sizeOf(r) // before what is read ahead is gone from it
+	length := sizeOf(r)                                        // before what is read ahead is gone from it
 	in := newAhead(r, func(p []byte) { _, _ = hash.Write(p) }) // it has no nodes to fail on
 	defer in.leave()
 	q := &request{
