@@ -952,7 +952,7 @@ class Artifact:
     def __init__(self, client, artifact_id, predicate, manifest_id, facts):
         self._client, self.id, self.predicate, self.manifest_id = client, artifact_id, predicate, manifest_id
         self.ref, self.size, self.root = predicate["artifact_ref"], predicate["bytes"]["size"], bytes.fromhex(predicate["bytes"]["root"])
-        self.facts = {"length": facts["signature"], **facts}
+        self.facts = facts
         self._plain = False  # no proofs are shown to this principal
 
     def get(self, to=None):
