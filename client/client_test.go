@@ -32,7 +32,7 @@ func TestRoundTrip(t *testing.T) {
 		"no policy": w.dial(w.server.URL, client.Options{Token: w.alice}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, n := range []int{0, 1, 1024, 16 << 10, 100_000, 1 << 20} {
+			for _, n := range []int{0, 1, 16 << 10, 100_000} {
 				data := noise(n)
 				a, err := c.Put(t.Context(), &slowly{r: bytes.NewReader(data)}, client.PutOptions{})
 				if err != nil {
@@ -45,8 +45,8 @@ func TestRoundTrip(t *testing.T) {
 				if _, err := c.Get(t.Context(), a.ID(), &out); err != nil || !bytes.Equal(out.Bytes(), data) {
 					t.Fatalf("of %d bytes %d came: %v", n, out.Len(), err)
 				}
-				if n < 100_000 {
-					if err := iotest.TestReader(a.NewReader(t.Context()), data); err != nil && n > 0 {
+				if n == 1 || n == 16<<10 {
+					if err := iotest.TestReader(a.NewReader(t.Context()), data); err != nil {
 						t.Error(err)
 					}
 				}
@@ -150,7 +150,7 @@ func TestFacts(t *testing.T) {
 // Rows, and the answers that a proof stands behind.
 func TestQuery(t *testing.T) {
 	w := newWorld(t, httpapi.Options{})
-	a := w.put(lines(300), client.PutOptions{Records: "ndjson"})
+	a := w.put(lines(60), client.PutOptions{Records: "ndjson"})
 	if _, err := w.s.AddIndex(t.Context(), leafproof.Owner, a.ID(), "/status", leafproof.IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestQuery(t *testing.T) {
 		"as they come": {Where: `@.status == "open"`},
 		"verified":     {Where: `@.status == "open"`, VerifyRows: true},
 		"in order":     {Where: `@.status == "open"`, OrderBy: []string{"/n:desc"}, VerifyRows: true},
-		"neighbours":   {Where: `@.n < 100`, VerifyRows: true},
+		"neighbours":   {Where: `@.n < 20`, VerifyRows: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var n int64
@@ -169,7 +169,7 @@ func TestQuery(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil || n != 100 || *ans.Matched != 100 || ans.More != "no" {
+			if err != nil || n != 20 || *ans.Matched != 20 || ans.More != "no" {
 				t.Errorf("%d rows, %+v, %v", n, ans, err)
 			}
 		})
@@ -180,7 +180,7 @@ func TestQuery(t *testing.T) {
 		rows = append(rows, r.Record)
 		return nil
 	}, &proof)
-	if err != nil || len(rows) != 100 || rows[1] != 3 || ans.Matched != 100 || ans.More != "no" || ans.Conclusion == "" {
+	if err != nil || len(rows) != 20 || rows[1] != 3 || ans.Matched != 20 || ans.More != "no" || ans.Conclusion == "" {
 		t.Fatalf("%d rows, %+v, %v", len(rows), ans, err)
 	}
 	if res, err := bundle.Verify(bytes.NewReader(proof.Bytes()), int64(proof.Len()), bundle.Options{Policy: w.policy, At: time.Now()}); err != nil || res.Verdict.Exit() != 0 {

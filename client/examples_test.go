@@ -13,6 +13,9 @@ import (
 
 // The harness in examples/go/report is built, and runs against a server.
 func TestExampleGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs another program")
+	}
 	t.Parallel()
 	w := newWorld(t, httpapi.Options{})
 	dir := t.TempDir()

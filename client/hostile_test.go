@@ -355,8 +355,8 @@ func TestHostilePut(t *testing.T) {
 // Rows and answers are held to what is proven.
 func TestHostileQuery(t *testing.T) {
 	w := newWorld(t, httpapi.Options{})
-	a := w.put(lines(90), client.PutOptions{Records: "ndjson"})
-	other := w.put(lines(90), client.PutOptions{Records: "ndjson"})
+	a := w.put(lines(24), client.PutOptions{Records: "ndjson"})
+	other := w.put(lines(24), client.PutOptions{Records: "ndjson"})
 	if _, err := w.s.AddIndex(t.Context(), leafproof.Owner, a.ID(), "/status", leafproof.IndexOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,9 @@ func (w *world) python(env []string, args ...string) string {
 
 // The Python client against an honest server, and against one that lies.
 func TestPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs another program")
+	}
 	t.Parallel()
 	w := newWorld(t, httpapi.Options{})
 	key, err := os.ReadFile(filepath.Join(w.dir, "keys", "manifest.pub"))
@@ -52,6 +55,9 @@ func TestPython(t *testing.T) {
 // The status report runs from Python: an export of 2.1 MB, its 148 open items to a tool
 // by reference, and of the document nothing but the preview's rows in the model's view.
 func TestStatusReportFromPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs another program")
+	}
 	t.Parallel()
 	w := newWorld(t, httpapi.Options{})
 	doc := refdemo.Export(refdemo.Rows, 1)
