@@ -161,8 +161,10 @@ func (a *answer) code() string {
 
 // Who sends slowly, or reads slowly, is not waited for.
 func TestSlow(t *testing.T) {
-	defer httpapi.SetPatience(150 * time.Millisecond)()
 	w := newWorld(t, httpapi.Options{})
+	// Put while there is patience: a busy disk is slow too.
+	ref := w.put(w.alice, bytes.Repeat([]byte("0123456789abcdef"), 2<<20), "")
+	defer httpapi.SetPatience(150 * time.Millisecond)()
 	server := httptest.NewUnstartedServer(w.h)
 	server.Config = w.h.HTTP()
 	server.Config.ReadHeaderTimeout = 150 * time.Millisecond
@@ -210,7 +212,6 @@ func TestSlow(t *testing.T) {
 	})
 	t.Run("reader", func(t *testing.T) {
 		w := w.in(t)
-		ref := w.put(w.alice, bytes.Repeat([]byte("0123456789abcdef"), 2<<20), "")
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
 			t.Fatal(err)
