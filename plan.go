@@ -2,6 +2,7 @@ package leafproof
 
 import (
 	"context"
+	"io"
 	"slices"
 
 	"leafproof/cas"
@@ -23,10 +24,11 @@ func (a *artifact) consult(ctx context.Context, task *selector.Task, rows bool) 
 	if err != nil {
 		return func() {}
 	}
-	var files []*cas.Reader
+	var files []*lentReader
+	damaged := false
 	done := func() {
 		for _, f := range files {
-			f.Close()
+			a.store.readers.give(f, damaged)
 		}
 	}
 	var open []selector.KeyIndex
@@ -35,15 +37,26 @@ func (a *artifact) consult(ctx context.Context, task *selector.Task, rows bool) 
 		if err != nil || !path.Serves(task.Where, task.Order) {
 			continue
 		}
-		index, file, err := a.openIndex(ctx, x.Index)
+		root, err := merkle.ParseRoot(x.Root)
 		if err != nil {
 			continue
 		}
-		open, files = append(open, index), append(files, file)
+		file, err := a.lend(ctx, root, x.Size)
+		if err != nil {
+			continue
+		}
+		files = append(files, file)
+		index, err := a.indexOn(file, x.Index, path)
+		if err != nil {
+			damaged = true
+			continue
+		}
+		open = append(open, index)
 	}
 	if len(open) == 0 || task.Consult(ctx, open, rows) == nil {
 		return done
 	}
+	damaged = true
 	open = slices.DeleteFunc(open, func(x selector.KeyIndex) bool { return task.Consult(ctx, []selector.KeyIndex{x}, rows) != nil })
 	if task.Consult(ctx, open, rows) != nil {
 		task.Whole = true
@@ -66,12 +79,17 @@ func (a *artifact) openIndex(ctx context.Context, x manifest.Index) (*selector.I
 	if err != nil {
 		return nil, nil, err
 	}
-	index, err := selector.OpenIndex(file, x.Size, path, selector.IndexSource{
-		Root: a.m.Root, Size: a.m.Size, Records: a.m.Predicate.Records.Count, Layout: a.layout(), Redactions: a.redacted(),
-	})
+	index, err := a.indexOn(file, x, path)
 	if err != nil {
 		file.Close()
 		return nil, nil, err
 	}
 	return index, file, nil
+}
+
+// indexOn opens an index whose blob is open.
+func (a *artifact) indexOn(file io.ReaderAt, x manifest.Index, path *selector.KeyPath) (*selector.Index, error) {
+	return selector.OpenIndex(file, x.Size, path, selector.IndexSource{
+		Root: a.m.Root, Size: a.m.Size, Records: a.m.Predicate.Records.Count, Layout: a.layout(), Redactions: a.redacted(),
+	})
 }

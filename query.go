@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"leafproof/cas"
 	"leafproof/internal/gate"
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
@@ -290,17 +291,29 @@ func (a *artifact) trust() selector.Trust {
 }
 
 // scan runs a task over the artifact's bytes.
-func (a *artifact) scan(ctx context.Context, q Query, task selector.Task, emit func(selector.Row) error) (selector.Scan, error) {
-	data, err := a.data(ctx)
+func (a *artifact) scan(ctx context.Context, q Query, task selector.Task, emit func(selector.Row) error) (_ selector.Scan, err error) {
+	rec := a.m.Predicate.Records
+	if rec == nil || rec.Map == nil {
+		return selector.Scan{}, fail(CodeNotRecords, FixCall, a.row.ArtifactID, "%s has no records", a.row.ArtifactID)
+	}
+	data, err := a.lend(ctx, a.m.Root, a.m.Size)
 	if err != nil {
 		return selector.Scan{}, err
 	}
-	defer data.Close()
-	file, m, _, err := a.records(ctx)
+	defer func() { a.store.readers.give(data, err != nil) }()
+	root, err := merkle.ParseRoot(rec.Map.Root)
 	if err != nil {
 		return selector.Scan{}, err
 	}
-	defer file.Close()
+	file, err := a.lend(ctx, root, rec.Map.Size)
+	if err != nil {
+		return selector.Scan{}, err
+	}
+	defer func() { a.store.readers.give(file, err != nil) }()
+	m, err := selector.OpenMap(file, rec.Map.Size, a.m.Root, a.m.Size, a.layout())
+	if err != nil {
+		return selector.Scan{}, err
+	}
 	var room spillFile
 	defer room.Close()
 	task.Source, task.Map, task.Spill = data, m, &room
@@ -309,6 +322,11 @@ func (a *artifact) scan(ctx context.Context, q Query, task selector.Task, emit f
 	}
 	defer a.consult(ctx, &task, emit != nil)()
 	return task.Run(ctx, emit)
+}
+
+// lend opens a blob of the artifact, or takes it as it was left open a moment ago.
+func (a *artifact) lend(ctx context.Context, root merkle.Root, size int64) (*lentReader, error) {
+	return a.store.readers.take(ctx, a.store.objects, readerKey{cas.TenantOf(a.row.Tenant), root}, size)
 }
 
 // watched tells how many bytes were read. Several goroutines may read.
