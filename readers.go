@@ -56,7 +56,8 @@ func (r *readers) take(ctx context.Context, objects *cas.Store, key readerKey, s
 	return &lentReader{Reader: data, key: key, users: 1}, nil
 }
 
-// give gives it back. One that failed is not kept: the next try opens it anew.
+// give gives it back. One that failed is not kept: the next try opens it anew. Nor is
+// one that holds all of its blob: damage must show at the next read.
 func (r *readers) give(l *lentReader, failed bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,7 +69,7 @@ func (r *readers) give(l *lentReader, failed bool) error {
 	if l.users > 0 {
 		return nil
 	}
-	if !l.kept && !failed && !r.closed && r.of[l.key] == nil && len(r.of) < keptReaders {
+	if !l.kept && !failed && !r.closed && !l.InMemory() && r.of[l.key] == nil && len(r.of) < keptReaders {
 		if r.of == nil {
 			r.of = map[readerKey]*lentReader{}
 		}

@@ -118,6 +118,10 @@ func (s *Store) openObject(ctx context.Context, name Name, size int64) (Object, 
 // Size returns the blob's length in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
+// InMemory reports whether the Reader holds all of the blob, and asks nothing more of
+// the backend: what happens there after it was opened does not show.
+func (r *Reader) InMemory() bool { return r.data == nil }
+
 // Root returns the blob's root.
 func (r *Reader) Root() merkle.Root { return r.root }
 

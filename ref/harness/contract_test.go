@@ -3,6 +3,7 @@ package harness_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,35 +19,27 @@ import (
 // The list at the end of the retrieval contract, each with useful retrieval before and a
 // visible refusal or deferral after. The kernel's reset is TestKernel.
 
-// damage flips a bit in the middle of the newest object of a store.
+// damage alters the bytes of every pack of a store: which of them holds what is the
+// store's own affair.
 func damage(t *testing.T, dir string) {
 	t.Helper()
-	newest, when := "", time.Time{}
+	packs := 0
 	err := filepath.WalkDir(filepath.Join(dir, "objects"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || !strings.Contains(path, "pack") {
 			return err
 		}
-		info, err := d.Info()
-		if err == nil && info.Size() > 200 && strings.Contains(path, "pack") && !info.ModTime().Before(when) {
-			newest, when = path, info.ModTime()
+		b, err := os.ReadFile(path)
+		if err != nil || len(b) <= 200 {
+			return err
 		}
-		return err
+		packs++
+		for i := 40; i < 200; i++ {
+			b[i] ^= 0x55
+		}
+		return errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, b, 0o600))
 	})
-	if err != nil || newest == "" {
-		t.Fatal("no pack", err)
-	}
-	b, err := os.ReadFile(newest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 40; i < 200; i++ {
-		b[i] ^= 0x55
-	}
-	if err := os.Chmod(newest, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(newest, b, 0o600); err != nil {
-		t.Fatal(err)
+	if err != nil || packs == 0 {
+		t.Fatal(packs, "packs", err)
 	}
 }
 
