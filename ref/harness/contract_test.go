@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,27 +20,41 @@ import (
 // The list at the end of the retrieval contract, each with useful retrieval before and a
 // visible refusal or deferral after. The kernel's reset is TestKernel.
 
-// damage alters the bytes of every pack of a store: which of them holds what is the
-// store's own affair.
-func damage(t *testing.T, dir string) {
+// packs are the files in which a store holds small objects: which holds what is its own
+// affair.
+func packs(t *testing.T, dir string) (paths []string) {
 	t.Helper()
-	packs := 0
 	err := filepath.WalkDir(filepath.Join(dir, "objects"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.Contains(path, "pack") {
-			return err
+		if err == nil && !d.IsDir() && strings.Contains(path, "pack") {
+			paths = append(paths, path)
 		}
-		b, err := os.ReadFile(path)
-		if err != nil || len(b) <= 200 {
-			return err
-		}
-		packs++
-		for i := 40; i < 200; i++ {
-			b[i] ^= 0x55
-		}
-		return errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, b, 0o600))
+		return err
 	})
-	if err != nil || packs == 0 {
-		t.Fatal(packs, "packs", err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// damage alters the bytes of every pack of a store but those spared.
+func damage(t *testing.T, dir string, spared ...string) {
+	t.Helper()
+	damaged := 0
+	for _, path := range packs(t, dir) {
+		b, err := os.ReadFile(path)
+		if err == nil && len(b) > 200 && !slices.Contains(spared, path) {
+			for i := 40; i < 200; i++ {
+				b[i] ^= 0x55
+			}
+			damaged++
+			err = errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, b, 0o600))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if damaged == 0 {
+		t.Fatal("no pack")
 	}
 }
 

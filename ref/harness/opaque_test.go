@@ -94,8 +94,9 @@ func TestCheckTranscript(t *testing.T) {
 	sc.good("query_json", `{"source":%s}`, refTo(alive, "a"))
 	end(sc.record(events(nil)))
 	sc.record(events(json.RawMessage(`{"artifact_ref":{"expires_at":"` + manifest.FormatTime(time.Now().Add(time.Hour)) + `"}}`)))
+	sound := packs(t, sc.dir)
 	corrupt := sc.record(jsonBlob([]byte(`["` + strings.Repeat("unique and long ", 3000) + `"]`)))
-	damage(t, sc.dir)
+	damage(t, sc.dir, sound...)
 	setClock(t, sc.dir, time.Now().Add(2*time.Hour))
 
 	list, err := harness.CheckTranscript(t.Context(), sc.store, leafproof.Owner, log)
