@@ -64,16 +64,21 @@ type used struct {
 
 // gate holds the artifacts that a call relies on against what its tool demands. A
 // parameter that a demand names and that is no reference to an artifact, as a
-// preview's rows written out are none, meets none of it.
+// preview's rows written out are none, meets none of it; nor does a demand on every
+// reference hold where one of them leads to a preview.
 func (r *Run) gate(ctx context.Context, demands []Evidence, uses []used) (*Decision, error) {
 	out := &Decision{Decision: leafproof.Admit, Unmet: []Unmet{}}
 	for _, e := range demands {
 		met := false
 		for _, u := range uses {
-			if e.Param != "" && e.Param != u.param || u.id == "" {
+			if e.Param != "" && e.Param != u.param {
 				continue
 			}
 			met = true
+			if u.id == "" {
+				out.nothing(e, u.param)
+				continue
+			}
 			a, err := r.h.store.Assess(ctx, r.caller, u.id, e.need(r, u))
 			if err != nil {
 				return nil, err
@@ -81,7 +86,7 @@ func (r *Run) gate(ctx context.Context, demands []Evidence, uses []used) (*Decis
 			out.add(u.param, a)
 		}
 		if !met {
-			out.nothing(e)
+			out.nothing(e, e.Param)
 		}
 	}
 	return out, nil
@@ -122,10 +127,10 @@ func (d *Decision) add(param string, a *leafproof.Assessment) {
 }
 
 // nothing takes in that there is no artifact to hold against a demand.
-func (d *Decision) nothing(e Evidence) {
-	required := len(e.Require) > 0 || e.MaxAge > 0 || !e.AsOf.IsZero()
+func (d *Decision) nothing(e Evidence, param string) {
+	required := len(e.Require) > 0 || e.MaxAge > 0 || !e.AsOf.IsZero() || e.Deep
 	what := "a reference to an artifact"
-	d.Unmet = append(d.Unmet, Unmet{e.Param, what, "a value that was written out, or a preview", required, leafproof.CodeEvidence, leafproof.FixCall})
+	d.Unmet = append(d.Unmet, Unmet{param, what, "a value that was written out, or a preview", required, leafproof.CodeEvidence, leafproof.FixCall})
 	switch {
 	case required && ranks[d.Decision] < ranks[leafproof.Deferred]:
 		d.Decision, d.Reason = leafproof.Deferred, "no artifact vouches for the value"

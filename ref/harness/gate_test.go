@@ -66,7 +66,7 @@ func TestGate(t *testing.T) {
 	for name, test := range map[string]struct {
 		demand   harness.Evidence
 		captured json.RawMessage
-		input    string // %[1]s is the query's result, %[2]s the capture
+		input    string // %[1]s is the query's result, %[2]s the capture, %[4]s the preview
 		decision string
 		what     string // of the first unmet point
 		action   string
@@ -96,6 +96,12 @@ func TestGate(t *testing.T) {
 		"another parameter": {
 			harness.Evidence{Param: "events", Require: fact("region=us-east")}, complete, `{"all":%[2]s}`, "defer", "a reference to an artifact", "defer",
 		},
+		"of two references one leads to a preview": {
+			harness.Evidence{Require: fact("region=us-east")}, complete, `{"events":%[1]s,"all":%[4]s}`, "defer", "a reference to an artifact", "defer",
+		},
+		"verified bytes, and rows written out": {
+			harness.Evidence{Param: "events", Deep: true}, complete, `{"events":[{"id":1}]}`, "defer", "a reference to an artifact", "defer",
+		},
 		"an old state": {
 			harness.Evidence{AsOf: now.Add(-time.Hour)}, complete, `{"events":%[1]s}`, "defer", "as_of=", "defer",
 		},
@@ -108,7 +114,7 @@ func TestGate(t *testing.T) {
 			}})
 			capture := sc.record(events(test.captured))
 			found := sc.good("query_json", `{"source":%s,"where":"@.status == \"open\""}`, refTo(capture, ""))
-			v := sc.call("restart", "%s", fmt.Sprintf(test.input+"%[3]s", refTo(found, "value"), refTo(capture, ""), ""))
+			v := sc.call("restart", "%s", fmt.Sprintf(test.input+"%[3]s%.0[4]s", refTo(found, "value"), refTo(capture, ""), "", refTo(found, "preview")))
 			if ok := test.decision == "admit" || test.decision == "qualify"; ok != (ran == 1) || ok == v.IsError {
 				t.Fatalf("the tool ran %d times: %s, %v", ran, v.Content, v.Err)
 			}
