@@ -145,6 +145,7 @@ var wireTable = []struct {
 	{ref.ErrMalformed, CodeRefMalformed, FixCall, false},
 	{ref.ErrNotFound, CodeRefNotFound, FixCall, false},
 	{ref.ErrKernelGone, CodeKernelGone, Refetch, false},
+	{ref.ErrIncomplete, CodeScanIncomplete, Wait, true},
 	{ref.ErrTooLarge, CodeTooLarge, FixCall, false},
 	{ref.ErrTranscript, CodeIntegrityFailed, Stop, false},
 	{ref.ErrEntry, CodeSelectorInvalid, FixCall, false},

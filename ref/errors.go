@@ -19,6 +19,7 @@ var (
 	// ErrCycle is an ErrDepth too: references that lead back to where they began.
 	ErrCycle error = cycleError{}
 
+	ErrIncomplete = errors.New("the scan was interrupted")     // scan_incomplete
 	ErrTooLarge   = errors.New("larger than the limit")        // too_large
 	ErrTranscript = errors.New("the transcript is damaged")    // integrity_failed
 	ErrEntry      = errors.New("no such entry can be written") // selector_invalid: the harness's mistake

@@ -208,7 +208,7 @@ func gone(err error) bool {
 }
 
 // errNoArray says that what stands at a path has no elements.
-var errNoArray = errors.New("no array stands there")
+var errNoArray = fmt.Errorf("%w: no array stands there", selector.ErrNotRecords)
 
 // bounded collects bytes up to a limit.
 type bounded struct {

@@ -20,7 +20,7 @@ func TestCodes(t *testing.T) {
 		ref.ErrStringified: "ref_stringified", ref.ErrDepth: "ref_depth", ref.ErrCycle: "ref_depth",
 		ref.ErrForbidden: "ref_derivation_forbidden", ref.ErrNotFound: "ref_not_found", ref.ErrStalePath: "ref_stale_path",
 		ref.ErrAmbiguousTurn: "ref_ambiguous_turn", ref.ErrTypeMismatch: "ref_type_mismatch",
-		ref.ErrKernelGone: "kernel_generation_gone", ref.ErrTooLarge: "too_large", ref.ErrTranscript: "integrity_failed",
+		ref.ErrKernelGone: "kernel_generation_gone", ref.ErrTooLarge: "too_large", ref.ErrIncomplete: "scan_incomplete", ref.ErrTranscript: "integrity_failed",
 		ref.ErrEntry: "selector_invalid", ref.ErrSchema: "selector_invalid",
 	} {
 		stored := &leafproof.Error{Code: leafproof.CodeAccessRevoked, Message: "art_x"}

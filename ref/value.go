@@ -38,7 +38,7 @@ func (r *Resolver) read(ctx context.Context, p *place, most int64, as form) ([]b
 		array.filter = nil
 		answer, err := r.query(ctx, &array, "", Query{Where: *p.filter}, rows.add)
 		if err == nil && answer.Stop != selector.StopComplete {
-			err = fmt.Errorf("the scan of the rows stopped: %s", answer.Stop)
+			err = fmt.Errorf("%w: the scan of the rows stopped: %s", ErrIncomplete, answer.Stop)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -81,3 +81,21 @@ func (k *kept) says(a *selector.Answer, rows []json.RawMessage) *admitted {
 	s.omit(k.size-s.end(), ReasonBudget)
 	return s
 }
+
+// given is what of the records read the first n are, of which the first intact
+// ones were given as they stand; nil where no artifact has them.
+func (k *kept) given(a *selector.Answer, n, intact int) *admitted {
+	s := said(a, k.size)
+	if s == nil {
+		return nil
+	}
+	for i := range n {
+		if i < intact {
+			s.admit(k.lens[i] + 1)
+		} else {
+			s.omit(k.lens[i]+1, ReasonElided)
+		}
+	}
+	s.omit(k.size-s.end(), ReasonBudget)
+	return s
+}

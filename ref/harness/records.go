@@ -29,8 +29,8 @@ func (v *value) records(ctx context.Context, first, count int64, rows *kept) (in
 		return 0, nil, refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "first", "The value has %d records.", total)
 	}
 	end := total
-	if count > 0 {
-		end = min(total, first+count)
+	if count > 0 && count < total-first {
+		end = first + count
 	}
 	for step := int64(16); first < end && units(rows.bytes) < ResultChars; step *= 2 {
 		if v.singly {
@@ -136,7 +136,7 @@ func (v *value) elements(first, count int64, rows *kept) (total int64, err error
 		if err != nil {
 			return 0, err
 		}
-		if total >= first && (count == 0 || total < first+count) {
+		if total >= first && (count == 0 || total-first < count) {
 			rows.row(ref.Row{Record: total, Bytes: el, JSON: true})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -105,6 +106,23 @@ func (e *envelope) end(recipe ref.Ref, says *admitted) *shown {
 	}
 	s.body = append(e.b, '}')
 	return s
+}
+
+// whole is a whole number of a call's. A schema's integer may be written 1.0 or 1e3.
+type whole int64
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (w *whole) UnmarshalJSON(text []byte) error {
+	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		*w = whole(n)
+		return nil
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "", "A number of the call is no whole one, or too large.")
+	}
+	*w = whole(f)
+	return nil
 }
 
 func quote(s string) []byte {
@@ -308,7 +326,7 @@ func interrupted(err error, a *selector.Answer, where string) error {
 // readText is the tool read_text.
 func readText(ctx context.Context, in *Input) (any, error) {
 	var args struct {
-		Offset int64 `json:"offset"`
+		Offset whole `json:"offset"`
 	}
 	if err := json.Unmarshal(in.Args, &args); err != nil {
 		return nil, err
@@ -317,15 +335,16 @@ func readText(ctx context.Context, in *Input) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if args.Offset > v.size {
+	offset := int64(args.Offset)
+	if offset > v.size {
 		return nil, refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "offset", "The value has %d bytes.", v.size)
 	}
 	e := newEnvelope()
-	e.number("offset", args.Offset)
+	e.number("offset", offset)
 	e.number("total", v.size)
 	room := e.room(len(`,"base64":"","next":0000000000000000000,"complete":false`))
-	to := min(v.size, args.Offset+int64(3*room))
-	window, err := v.part(ctx, args.Offset, to)
+	to := min(v.size, offset+int64(3*room))
+	window, err := v.part(ctx, offset, to)
 	if err != nil {
 		return nil, err
 	}
@@ -333,7 +352,7 @@ func readText(ctx context.Context, in *Input) (any, error) {
 	if len(window) > 0 {
 		n, quoted, isText = cut(window, room, to < v.size)
 	}
-	next := args.Offset + int64(n)
+	next := offset + int64(n)
 	e.number("next", next)
 	e.flag("complete", next == v.size)
 	if name := "text"; isText {
@@ -343,7 +362,7 @@ func readText(ctx context.Context, in *Input) (any, error) {
 	}
 	says := said(v.answer, v.size)
 	if says != nil {
-		says.omit(args.Offset, ReasonBudget)
+		says.omit(offset, ReasonBudget)
 		says.admit(int64(n))
 		says.omit(v.size-next, ReasonBudget)
 	}
@@ -353,8 +372,8 @@ func readText(ctx context.Context, in *Input) (any, error) {
 // readRecords is the tool read_records.
 func readRecords(ctx context.Context, in *Input) (any, error) {
 	var args struct {
-		First int64 `json:"first"`
-		Count int64 `json:"count"`
+		First whole `json:"first"`
+		Count whole `json:"count"`
 	}
 	if err := json.Unmarshal(in.Args, &args); err != nil {
 		return nil, err
@@ -364,7 +383,8 @@ func readRecords(ctx context.Context, in *Input) (any, error) {
 		return nil, err
 	}
 	var rows kept
-	total, answer, err := v.records(ctx, args.First, args.Count, &rows)
+	first := int64(args.First)
+	total, answer, err := v.records(ctx, first, int64(args.Count), &rows)
 	if err != nil {
 		return nil, err
 	}
@@ -372,7 +392,7 @@ func readRecords(ctx context.Context, in *Input) (any, error) {
 	if answer != nil {
 		e.raw("answer", answerFacts(answer, "", false))
 	}
-	e.number("first", args.First)
+	e.number("first", first)
 	e.number("total", total)
 	const after = len(`,"returned":000000,"next":0000000000000000000,"complete":false,"elided":[],"preview":[]`)
 	room := e.room(after)
@@ -387,6 +407,7 @@ func readRecords(ctx context.Context, in *Input) (any, error) {
 		}
 		exact = append(exact, row...)
 	}
+	intact := n
 	if n == 0 && len(rows.spans) > 0 { // one that is too long is shown with parts left out
 		rows.spans = rows.spans[:1]
 		preview, _, err := rows.preview(ctx, 1, e.room(after))
@@ -401,12 +422,13 @@ func readRecords(ctx context.Context, in *Input) (any, error) {
 	}
 	if rows.cut && n == len(rows.spans) {
 		e.flag("record_cut", true)
+		intact = 0 // it is the only one
 	}
 	e.number("returned", int64(n))
-	next := args.First + int64(n)
+	next := first + int64(n)
 	e.number("next", next)
 	e.flag("complete", next >= total)
-	return e.end(nil, nil), nil
+	return e.end(nil, rows.given(answer, n, intact)), nil
 }
 
 // stat is the tool stat.
@@ -423,7 +445,7 @@ func stat(ctx context.Context, in *Input) (any, error) {
 		return e.end(nil, nil), nil
 	}
 	info := v.to.Info
-	e.text("media_type", clip(info.MediaType, 64))
+	e.text("media_type", ref.Marker{MediaType: info.MediaType}.ForModel(0, 0, "").MediaType)
 	e.text("format", info.Format)
 	e.number("records", info.Records)
 	if info.Pointer != "" {
