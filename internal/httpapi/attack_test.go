@@ -108,6 +108,13 @@ func TestAttacks(t *testing.T) {
 		"chunks cut short":          {"PUT /v1/artifacts HTTP/1.1\r\n" + host + auth + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n5\r\nhel", 400},
 		"chunks that are none":      {"PUT /v1/artifacts HTTP/1.1\r\n" + host + auth + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\n", 400},
 		"more than all of it":       {"PUT /v1/artifacts HTTP/1.1\r\n" + host + auth + "Content-Length: 9223372036854775807\r\nConnection: close\r\n\r\n", 413},
+		"an encoded body":           {"PUT /v1/artifacts HTTP/1.1\r\n" + host + auth + "Content-Encoding: gzip\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", 415},
+		"a part as if it were all":  {"PUT /v1/artifacts HTTP/1.1\r\n" + host + auth + "Content-Range: bytes 0-0/9\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", 400},
+		"two media types":           {"PUT /v1/artifacts HTTP/1.1\r\n" + host + auth + "Content-Type: text/plain\r\nContent-Type: text/html\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", 400},
+		"two versions of a range":   {"GET " + at + "/content HTTP/1.1\r\n" + host + auth + "Range: bytes=0-1\r\nIf-Range: \"a\"\r\nIf-Range: \"b\"\r\nConnection: close\r\n\r\n", 400},
+		"two offsets":               {"PATCH /v1/uploads/up_" + strings.Repeat("a", 26) + " HTTP/1.1\r\n" + host + auth + "Upload-Offset: 0\r\nUpload-Offset: 1\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", 400},
+		"chunks in HTTP/1.0":        {"PUT /v1/artifacts HTTP/1.0\r\n" + host + auth + "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n", 411},
+		"no length in HTTP/1.0":     {"POST /v1/artifacts HTTP/1.0\r\n" + host + auth + "\r\nx", 411},
 		"an upload's path":          {get("/v1/uploads/up_x"), 404},
 		"nothing there":             {get("/v2/artifacts"), 404},
 	} {
@@ -125,6 +132,24 @@ func TestAttacks(t *testing.T) {
 	}
 	if n := len(w.listed(w.alice)); n != 1 {
 		t.Errorf("%d artifacts are there, and one was acknowledged", n)
+	}
+}
+
+// TestNothingFollowsChunks holds the connection to end behind a body in chunks: where
+// a length stands beside them, what follows may have been put there by somebody else.
+func TestNothingFollowsChunks(t *testing.T) {
+	w := newWorld(t, httpapi.Options{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "PUT /v1/artifacts HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"+
+		"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", w.alice)
+	got, err := io.ReadAll(conn)
+	if !bytes.HasPrefix(got, []byte("HTTP/1.1 201 ")) || bytes.Count(got, []byte("HTTP/1.1 ")) != 1 || err != nil {
+		t.Errorf("%v: %s", err, got)
 	}
 }
 

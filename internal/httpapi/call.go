@@ -219,7 +219,7 @@ func (c *call) fail(err error) {
 		panic(http.ErrAbortHandler)
 	}
 	h := c.w.Header()
-	for _, name := range []string{"ETag", "Content-Range", "Repr-Digest", "Content-Digest", "Accept-Ranges", "Trailer", "Location", "Link"} {
+	for _, name := range []string{"ETag", "Content-Range", "Repr-Digest", "Content-Digest", "Content-Disposition", "Accept-Ranges", "Trailer", "Location", "Link"} {
 		if name != "Content-Range" || p.Status != http.StatusRequestedRangeNotSatisfiable {
 			h.Del(name)
 		}

@@ -71,6 +71,7 @@ func (c *call) content() error {
 		return err
 	}
 	h.Set("Content-Type", safeMedia(data.MediaType()))
+	h.Set("Content-Disposition", "attachment") // a browser shows nobody what somebody put
 	h.Set("Content-Length", strconv.FormatInt(part.End-part.Start, 10))
 	status := http.StatusOK
 	if isPart {
@@ -313,7 +314,7 @@ func (c *call) proofOfContent(kind string) error {
 		if err != nil {
 			return err
 		}
-		if known && strings.HasPrefix(strings.TrimSpace(strings.SplitN(header[0], "=", 2)[1]), "-") {
+		if known && slices.ContainsFunc(strings.FieldsFunc(strings.Join(header, ","), func(r rune) bool { return strings.ContainsRune("=, \t", r) }), func(spec string) bool { return spec[0] == '-' }) {
 			return invalid(http.StatusBadRequest, "Range", "a proof is of bytes from a first one on: the end of an artifact is in its manifest")
 		}
 		if known {

@@ -80,6 +80,39 @@ func TestRanges(t *testing.T) {
 	}
 }
 
+// No browser shows as a page, or runs, what somebody put.
+func TestActiveContent(t *testing.T) {
+	w := newWorld(t, httpapi.Options{})
+	for _, media := range []string{"text/html", "image/svg+xml", "application/xhtml+xml", "text/javascript", "application/pdf", "text/html; charset=utf-7"} {
+		ref := w.put(w.alice, []byte("<script>alert(1)</script>"), "", "Content-Type", media)
+		for _, method := range []string{"GET", "HEAD"} {
+			a := w.do(w.alice, method, "/v1/artifacts/"+ref.ArtifactID+"/content", nil).want(200)
+			if got := a.header.Get("Content-Type"); got != media {
+				t.Errorf("%s became %s", media, got)
+			}
+			for name, want := range map[string]string{
+				"X-Content-Type-Options": "nosniff", "Content-Disposition": "attachment",
+				"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox", "Cross-Origin-Resource-Policy": "same-origin",
+			} {
+				if got := a.header.Get(name); got != want {
+					t.Errorf("%s of %s: %s %q, want %q", method, media, name, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A proof is of bytes from a first one on; one of the end would need the size.
+func TestProofOfTheEnd(t *testing.T) {
+	w := newWorld(t, httpapi.Options{})
+	at := "/v1/artifacts/" + w.put(w.alice, lines(100), "").ArtifactID + "/content"
+	for _, header := range []string{"bytes=-5", "bytes= -5", "bytes=,-5", "bytes=, -5", "bytes=0-3,-5", "Bytes=-5"} {
+		if a := w.do(w.alice, "GET", at, nil, "Accept", "application/vnd.leafproof.slice", "Range", header); a.status != 400 && a.status != 416 {
+			t.Errorf("%s: %d, %d bytes", header, a.status, len(a.body))
+		}
+	}
+}
+
 func TestConditions(t *testing.T) {
 	w := newWorld(t, httpapi.Options{})
 	data := lines(100)

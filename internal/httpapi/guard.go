@@ -25,10 +25,44 @@ func (s *Server) guard(r *http.Request) error {
 	if err := checkPath(r.URL); err != nil {
 		return err
 	}
+	if err := checkFraming(r); err != nil {
+		return err
+	}
 	if !s.hosts[canonicalHost(r.Host)] && !fromSocket(r) {
 		return invalid(http.StatusMisdirectedRequest, "host", "this server has no such name: --host gives it one")
 	}
 	return s.checkOrigin(r)
+}
+
+// single are header fields that say one thing: given twice, one of the two would be
+// passed over, and perhaps not the one that somebody on the way went by.
+var single = []string{
+	"Authorization", "Content-Type", "Content-Encoding", "Content-Range", "If-Range", "Sec-Fetch-Site",
+	purposeHeader, factsHeader, uploadOffset, uploadComplete, uploadLength,
+}
+
+// checkFraming refuses bodies that are not what they would be taken for: the bytes
+// that come are kept as they are.
+func checkFraming(r *http.Request) error {
+	for _, name := range single {
+		if len(r.Header.Values(name)) > 1 {
+			return invalid(http.StatusBadRequest, name, "%s is given twice", name)
+		}
+	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return invalid(http.StatusUnsupportedMediaType, "Content-Encoding", "the body is encoded: it is kept as it comes, and no coding is undone")
+	}
+	if r.Header.Get("Content-Range") != "" {
+		return invalid(http.StatusBadRequest, "Content-Range", "a body is whole: /v1/uploads takes one in parts")
+	}
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+		// What follows a header of HTTP/1.0 without a length, as in chunks, is not seen.
+		if !r.ProtoAtLeast(1, 1) && r.Header.Get("Content-Length") == "" {
+			return invalid(http.StatusLengthRequired, "Content-Length", "a request in HTTP/1.0 says how long its body is")
+		}
+	}
+	return nil
 }
 
 // checkPath refuses paths that could mean another one to somebody else: each segment

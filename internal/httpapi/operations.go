@@ -25,6 +25,7 @@ var headerTexts = map[string]string{
 	"Content-Range":        "which bytes of how many (RFC 9110)",
 	"Repr-Digest":          "SHA-256 of the whole content (RFC 9530), where it was computed when it was put",
 	"Content-Digest":       "SHA-256 of this body (RFC 9530), where Want-Content-Digest asked for it: in a trailer above 1 MiB",
+	"Content-Disposition":  "attachment: what somebody put is shown by no browser",
 	"Link":                 "the signed manifest that describes it",
 	answerTrailer:          "a trailer: base64 of the answer and, if asked for, the receipt, as JSON",
 	uploadOffset:           "how many bytes are here: where to go on",
@@ -78,8 +79,8 @@ var (
 			{"Want-Content-Digest", "header", "sha-256=1: the digest of this body (RFC 9530)", text},
 		},
 		answers: []reply{
-			{200, "all of it, or a proof", nil, []string{"*", mediaSlice, mediaBundle, mediaBao}, []string{"ETag", "Accept-Ranges", "Repr-Digest", "Content-Digest", "Link"}},
-			{206, "the range", nil, []string{"*"}, []string{"ETag", "Accept-Ranges", "Content-Range", "Repr-Digest", "Content-Digest"}},
+			{200, "all of it, or a proof", nil, []string{"*", mediaSlice, mediaBundle, mediaBao}, []string{"ETag", "Accept-Ranges", "Repr-Digest", "Content-Digest", "Content-Disposition", "Link"}},
+			{206, "the range", nil, []string{"*"}, []string{"ETag", "Accept-Ranges", "Content-Range", "Repr-Digest", "Content-Digest", "Content-Disposition"}},
 			{304, "the caller has it", nil, nil, []string{"ETag", "Accept-Ranges", "Repr-Digest"}},
 		},
 	}

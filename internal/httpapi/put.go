@@ -84,9 +84,6 @@ func headerFacts(given []string) ([]byte, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
-	if len(given) > 1 {
-		return nil, invalid(http.StatusBadRequest, factsHeader, "%s is given twice", factsHeader)
-	}
 	text := []byte(strings.TrimSpace(given[0]))
 	if len(text) > 0 && text[0] == '{' {
 		return text, nil

@@ -169,6 +169,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; sandbox")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	if len(r.TransferEncoding) > 0 && r.ProtoMajor == 1 {
+		// A length may have stood beside the chunks, by which somebody on the way counts
+		// (RFC 9112, section 6.1): nothing follows such a body.
+		h.Set("Connection", "close")
+	}
 	if err := c.answer(); err != nil {
 		c.fail(err)
 	}
