@@ -124,13 +124,17 @@ const hex = (bytes) => Array.from(bytes, (c) => c.toString(16).padStart(2, "0"))
 const sum = (bytes) => new Uint8Array(subtreeValue(bytes, 0, ROOT).buffer);
 const compare = (a, b) => { for (let i = 0; i < a.length && i < b.length; i++) if (a[i] !== b[i]) return a[i] - b[i]; return a.length - b.length; };
 const utf8 = (bytes) => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+const plain = (s) => s.isWellFormed() && !/[\x7f\u2028\u2029]/.test(s); // as a signed text may be
+const has = (v, names) => String(Object.keys(v)) === names || refuse(`it does not have the members ${names}`);
 const varint = (n) => n < 128 ? [n] : [n % 128 + 128, ...varint(Math.floor(n / 128))];
 
 // prove gives the leaves that a section proves: a body behind the head of a detached slice.
 function prove(rootHex, size, leaves, body) {
+  if (!leaves.every((r) => r.length === 2 && r.every((n) => Number.isSafeInteger(n) && n >= 0))) refuse("a section's leaves are no leaves");
   const head = leaves.flatMap(([a, b], i) => [...varint(a - (i ? leaves[i - 1][1] : 0)), ...varint(b - a - 1)]);
   const got = verify(rootHex, join([0x6c, 0x70, 0x73, 0x31, 0], varint(leaves.length), head, body)), out = new Map();
-  if (got.size !== BigInt(size)) refuse("a section is about a blob of another size");
+  // What was read back must be what was claimed: ranges out of order have no such spelling, and would be read as others.
+  if (got.size !== BigInt(size) || String(got.ranges) !== String(leaves)) refuse("a section is about a blob of another size, or its leaves are not in order");
   let at = 0;
   for (const [a, b] of leaves) for (let n = a; n < b; n++, at += LEAF) out.set(n, got.data.subarray(at, at + LEAF));
   return out;
@@ -156,19 +160,25 @@ function exact(text, deepest) {
   const v = value(next(), 0); return /^[ \t\n\r]*$/.test(text.slice(TOKEN.lastIndex)) ? v : refuse("no JSON");
 }
 
-function numberKey(text) { // lpk1; null beyond the limits
-  const [, sign, whole, fraction = "", e = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text), all = whole + fraction;
-  const digits = all.replace(/^0+/, ""), kept = digits.replace(/0+$/, "");
-  const exponent = Math.max(-1e15, Math.min(1e15, Number(e))) + digits.length - fraction.length;
+function decimal(text) { // its sign, digits and exponent: 0.d₁d₂… × 10^exponent
+  const [, sign, whole, fraction = "", e = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?$/.exec(text), digits = (whole + fraction).replace(/^0+/, "");
+  return [sign, digits.replace(/0+$/, ""), Math.max(-1e15, Math.min(1e15, Number(e))) + digits.length - fraction.length];
+}
+function numberText(text) { // the one spelling of a number in a query
+  const [sign, d, e] = decimal(text), n = d.length;
+  if (!n || e > 21 || e < -5) return n ? `${sign}${d}e${e - n}` : "0";
+  return sign + (e >= n ? d.padEnd(e, "0") : e > 0 ? `${d.slice(0, e)}.${d.slice(e)}` : `0.${"0".repeat(-e)}${d}`);
+}
+function numberKey(text, limits) { // lpk1; null beyond the limits
+  const [sign, kept, exponent] = decimal(text);
   if (!kept) return [0x40, 0x80];
-  if (kept.length > 1024 || Math.abs(exponent) > 1e6) return null;
+  if (kept.length > limits.digits || Math.abs(exponent) > limits.exponent) return null;
   const big = (i) => Number(BigInt(exponent) + 2n ** 63n >> BigInt(56 - 8 * i) & 255n), tail = [...[...Array(8).keys()].map(big), ...Array.from(kept, (d) => Number(d) + 1), 0];
   return sign ? [0x40, 0x40, ...tail.map((c) => 255 - c)] : [0x40, 0xc0, ...tail];
 }
-function stringKey(s) {
-  if (!s.isWellFormed()) return null;
+function stringKey(s) { // null for a lone surrogate
   const bytes = new TextEncoder().encode(s), escaped = Array.from(bytes.subarray(0, 96)).flatMap((c) => c ? [c] : [0, 255]);
-  return [0x50, ...escaped, 0, ...(bytes.length <= 96 ? [0] : [1, ...sum(bytes)])];
+  return s.isWellFormed() ? [0x50, ...escaped, 0, ...(bytes.length <= 96 ? [0] : [1, ...sum(bytes)])] : null;
 }
 // recordKey is the key of the value at a path of a record; null: it cannot be told.
 function recordKey(bytes, tokens, limits) {
@@ -179,7 +189,7 @@ function recordKey(bytes, tokens, limits) {
     if (found.length !== 1) return found.length ? null : [0x10];
     v = found[0];
   }
-  return typeof v === "string" ? stringKey(v) : v?.number ? numberKey(v.number) : Array.isArray(v) ? [0x60] : v === null ? [0x20] : v === true ? [0x31] : v === false ? [0x30] : [0x70];
+  return typeof v === "string" ? stringKey(v) : v?.number ? numberKey(v.number, limits) : Array.isArray(v) ? [0x60] : v === null ? [0x20] : v === true ? [0x31] : v === false ? [0x30] : [0x70];
 }
 
 // canonical writes what JSON.parse gave, integers and no other numbers in it, with its names in order.
@@ -189,25 +199,30 @@ const canonical = (v) => Array.isArray(v) ? `[${v.map(canonical)}]` : v && typeo
 export function verifyQuery(statement, file) {
   const said = JSON.parse(utf8(statement)), { bytes, records, indexes, artifact_ref: ref } = said.predicate;
   if (said._type !== "https://in-toto.io/Statement/v1" || said.predicateType !== "urn:x-leafproof:manifest/v1") refuse("the statement is no manifest");
-  const line1 = file.indexOf(10) + 1, line2 = file.indexOf(10, line1) + 1, header = JSON.parse(utf8(file.subarray(line1, line2)));
+  const line1 = file.indexOf(10) + 1, line2 = file.indexOf(10, line1) + 1, line = utf8(file.subarray(line1, line2 - 1)), header = JSON.parse(line), { commit, receipt, ...rest } = header;
+  if (!/^leafproof bundle v1 [0-9a-f]{64}\n$/.test(utf8(file.subarray(0, line1))) || canonical(header) !== line || !plain(line)) refuse("it is not spelled as a bundle");
   if (header.manifest.payload !== btoa(Array.from(statement, (c) => String.fromCharCode(c)).join(""))) refuse("the bundle is about another statement");
   const [claim, more] = header.claims, { query, index: named, sections } = claim, { where } = query, path = named.path;
   if (more || canonical(header.ref) !== canonical(ref)) refuse("its reference is not the signed one, or there is another claim");
+  has(rest, "claims,manifest,ref,ssh"); has(claim, "index,kind,query,sections"); has(named, "path,root,size");
   const [kind, text] = where[2], ours = { at: records.pointer, engine: "1", format: records.format, order: ["document"], where: ["eq", path, where[2]] };
-  if (claim.kind !== "query" || canonical(query) !== canonical(ours) || "limit" in claim || "shown" in claim || "count" in claim
-    || !["json", "ndjson", "concat"].includes(records.format) || ref.completeness.redactions?.length) refuse("it is not the answer to @.field == value of JSON records");
-  const words = { null: [0x20], false: [0x30], true: [0x31] }, key = kind === "n" ? numberKey(text) : kind === "s" ? stringKey(text) : kind === "x" ? stringKey(utf8(unhex(text))) : words[kind] ?? refuse("no literal");
+  if (claim.kind !== "query" || canonical(query) !== canonical(ours) || !/^(\/([^~]|~[01])*)?$/s.test(path) || !["json", "ndjson", "concat"].includes(records.format) || ref.completeness.redactions?.length) refuse("it is not the answer to @.field == value of JSON records");
+  const word = { null: 0x20, false: 0x30, true: 0x31 }[kind], x = kind === "x" && utf8(unhex(text)), most = { digits: 1024, exponent: 1e6 };
+  const spelled = kind === "n" ? ["n", numberText(text)] : kind === "s" && plain(text) ? ["s", text] : x && !plain(x) ? ["x", hex(new TextEncoder().encode(x))] : [kind];
+  const key = (kind === "n" ? numberKey(text, most) : kind === "s" || x ? stringKey(x || text) : Number.isInteger(word) && [word]) || refuse("no literal");
+  if (canonical(spelled) !== canonical(where[2])) refuse("a literal is not in its one spelling");
   const about = indexes.find((x) => x.path === path && x.root === named.root && x.size === named.size) ?? refuse("the statement names no such index");
-  const rules = { dialect: null, format: records.format, keys: "lpk1", limits: records.limits, path, pointer: records.pointer, redactions: [] };
-  if (canonical(rules) !== canonical(about.spec)) refuse("the index is made by other rules");
-  let at = line2; const body = {};
-  for (const name of ["header", "pages", "undetermined", "map", "records"]) if (sections[name]) body[name] = file.subarray(at, at += sections[name].length);
-  if (at !== file.length) refuse("bytes follow its sections, or are missing");
+  if (canonical({ dialect: null, format: records.format, keys: "lpk1", limits: records.limits, path, pointer: records.pointer, redactions: [] }) !== canonical(about.spec)) refuse("the index is made by other rules");
+  let at = line2, found = new Set(), tailed = new Set(), n = -1, behind = null; const body = {}; // n: the page before; behind: what must follow it
+  for (const name of ["header", "pages", "undetermined", "map", "records"]) if (sections[name]) {
+    has(sections[name], name === "records" ? "length" : "leaves,length");
+    body[name] = Number.isSafeInteger(sections[name].length) && sections[name].length >= 0 ? file.subarray(at, at += sections[name].length) : refuse("a length that is none");
+  }
+  if (at !== file.length || Object.keys(sections).some((k) => !body[k]) || String(sections.header.leaves) !== "0,1") refuse("bytes follow its sections, or are missing");
   const u64 = (b, i) => Number(new DataView(b.buffer, b.byteOffset).getBigUint64(i, true)), ofIndex = (name, leaves) => prove(named.root, named.size, leaves, body[name]);
   const head = ofIndex("header", [[0, 1]]).get(0), [all, entries, distinct, pages, tail] = [80, 88, 96, 104, 112].map((i) => u64(head, i));
   if (utf8(head.subarray(0, 8)) !== "LFPINDX1" || hex(head.subarray(8, 40)) !== bytes.root || u64(head, 40) !== bytes.size || hex(head.subarray(48, 80)) !== about.spec_digest
     || all !== records.count || entries !== all || distinct !== about.distinct || entries - tail !== about.undetermined || named.size !== 4096 * (pages + 1)) refuse("the header of the index and its statement differ");
-  let found = new Set(), tailed = new Set(), n = -1, behind = null; // the page before, and what must follow
   const page = (data) => { // reads page n and returns the last key of the page before, and its own
     const used = data[16] + 256 * data[17], first = u64(data, 8);
     let rank = first, i = 20;
@@ -229,26 +244,28 @@ export function verifyQuery(statement, file) {
     if (i !== 20 + used || rank === first || (n === pages - 1) !== (rank === entries)) refuse(`page ${n} of the index does not end in its place`);
     return [before, (behind = [n + 1, rank, now])[2]];
   };
-  for (const name of ["pages", "undetermined"]) {
-    if (!body[name]) { if (name === "pages" && pages) refuse("no page of the index is shown"); continue; }
-    const [[a, b]] = sections[name].leaves, first = a / 4 - 1, end = b / 4 - 1, leaves = ofIndex(name, [[a, b]]);
-    if (sections[name].leaves.length > 1 || a % 4 || b % 4 || first <= n || end > pages) refuse("the sections of the index are not pages in order");
+  if (!body.pages !== !pages) refuse("no page of the index is shown");
+  for (const name of ["pages", "undetermined"].filter((k) => body[k])) {
+    const [[a, b]] = sections[name].leaves, first = a / 4 - 1, end = b / 4 - 1, leaves = ofIndex(name, sections[name].leaves);
+    if (sections[name].leaves.length > 1 || a % 4 || b % 4 || first <= n || first >= end || end > pages) refuse("the sections of the index are not pages in order");
     if (first !== n + 1) behind = null;
     for (n = first; n < end; n++) {
       const [before, last] = page(join(...[4, 5, 6, 7].map((k) => leaves.get(4 * n + k))));
-      if (name === "pages" && ((n === first && n && compare(before, key) >= 0) || (n < end - 1 && compare(last, key) > 0) || (n === end - 1 && end < pages && compare(last, key) <= 0)))
-        refuse("the pages do not begin in front of the value and end behind it");
+      if (name === "pages" ? n < pages - 1 && compare(last, key) < 0 || n < end - 1 && compare(last, key) > 0 : last[0] < 0xe0) refuse(`page ${n} of the index is not needed`);
+      if (name === "pages" && ((n === first && n && compare(before, key) >= 0) || (n === end - 1 && end < pages && compare(last, key) <= 0))) refuse("the pages do not begin in front of the value and end behind it");
     }
     n = end - 1;
   }
   if (tailed.size !== entries - tail) refuse("not all records that cannot be told are shown");
   const wanted = [...found, ...[...tailed].filter((r) => !found.has(r))].sort((a, b) => a - b), spans = new Map(), rows = [];
+  if (!wanted.length !== !body.map || !body.map !== !body.records || body.map && sections.map.leaves[0][0]) refuse("records are shown, and must not be, or the other way round");
   if (wanted.length) {
     for (const [leaf, data] of prove(records.map.root, records.map.size, sections.map.leaves, body.map)) {
       let i = 20, r = u64(data, 0), end = u64(data, 8);
       const number = (v = 0, m = 1, c = data[i++]) => c < 128 ? v + c * m : number(v + (c - 128) * m, m * 128);
       if (leaf) for (let k = data[16] + 256 * data[17]; k > 0; k--) { const from = end + number(); spans.set(r++, [from, end = from + number()]); }
-      else if (utf8(data.subarray(0, 8)) !== "LFPRMAP1" || hex(data.subarray(8, 40)) !== bytes.root || u64(data, 80) !== records.count) refuse("the record map is of another artifact");
+      if (leaf && !wanted.some((w) => w >= u64(data, 0) && w < r)) refuse(`leaf ${leaf} of the record map is not needed`);
+      if (!leaf && (utf8(data.subarray(0, 8)) !== "LFPRMAP1" || hex(data.subarray(8, 40)) !== bytes.root || u64(data, 80) !== records.count)) refuse("the record map is of another artifact");
     }
     const cover = [], last = Math.max(0, Math.ceil(bytes.size / LEAF) - 1);
     for (const r of wanted) {

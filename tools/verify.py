@@ -256,13 +256,19 @@ def parse(data, what):
         raise Refused("%s is not JSON: %s" % (what, e))
 
 
+def plain(text):
+    """Whether a text is one that may be signed, or spelled in a header."""
+    return not set(text) & set("\x7f\u2028\u2029")
+
+
 def prove(section, root, size, selected):
     """Return {leaf: verified bytes} of a body over the leaves selected."""
     r = Reader(io.BytesIO(section))
     if r.size() != size:
         raise Refused("a section is about a blob of another size")
-    if not selected or selected[-1][1] > leaf_count(size):
-        raise Refused("a section selects leaves that there are not")
+    ends = [n for r in selected for n in r]
+    if not selected or any(len(r) != 2 for r in selected) or any(a >= b for a, b in zip([-1] + ends, ends)) or ends[-1] > leaf_count(size):
+        raise Refused("a section selects leaves that there are not, or not in order")
     walk = Walk(r, root, size, selected, GROUP)
     if r.f.read(1):
         raise Refused("bytes follow the end of a section")
@@ -296,7 +302,7 @@ class Map:
         number = lambda at, n=8: int.from_bytes(head[at:at + n], "little")
         if head[:8] != b"LFPRMAP1" or head[8:40] != root or number(40) != size or number(80) != records:
             raise Refused("the record map is of another artifact")
-        self.spans = {}
+        self.spans, self.pages = {}, []
         page, following = first, None
         while page in leaves:
             following = self.page(leaves[page], following)
@@ -312,6 +318,7 @@ class Map:
             end = start + r.varint()
             self.spans[number] = (start, end)
             number += 1
+        self.pages.append(range(int.from_bytes(data[:8], "little"), number))
         return number, end
 
 
@@ -387,12 +394,17 @@ def verify_bundle(f, payload):
         raise Refused("the statement is no manifest")
     said = statement["predicate"]
     size, root = said["bytes"]["size"], bytes.fromhex(said["bytes"]["root"])
-    if not f.readline(86).startswith(b"leafproof bundle v1 "):
+    first, line = f.readline(86), f.readline((4 << 20) + 1)
+    if first[:20] != b"leafproof bundle v1 " or len(first) != 85 or first[20:-1].lower().strip(b"0123456789abcdef") or first != first.lower():
         raise Refused("it is no bundle")
-    header = parse(f.readline((4 << 20) + 1), "the header")
-    if base64.b64decode(header["manifest"]["payload"]) != payload:
+    header = parse(line, "the header")
+    spelled = lambda v: json.dumps(v, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if (spelled(header) + "\n").encode() != line or not plain(line.decode()) or \
+            sorted(set(header) - {"commit", "receipt", "index"}) != ["claims", "manifest", "ref", "ssh"]:
+        raise Refused("its header is not in its one spelling")
+    if header["manifest"]["payload"] != base64.b64encode(payload).decode():
         raise Refused("the bundle is about another statement")
-    if header["ref"] != said["artifact_ref"]:
+    if spelled(header["ref"]) != spelled(said["artifact_ref"]):
         raise Refused("its reference is not the signed one")
     if len(header["claims"]) != 1:
         raise Refused("it has not exactly one claim")
@@ -402,11 +414,19 @@ def verify_bundle(f, payload):
     for name in ("header", "pages", "undetermined", "map", "proof", "document", "records"):
         if name in sections:
             n = sections[name]["length"]
+            if type(n) is not int or n < 0:
+                raise Refused("a length that is none")
             body[name] = Reader(f).take(n)
-    if f.read(1):
+    if f.read(1) or set(body) != set(sections):
         raise Refused("bytes follow its sections")
     if kind == "query":
         return verify_query(claim, body, said, root, size)
+    members = {"bytes": "kind ranges sections size", "records": "kind range sections", "pointer": "kind pointer ranges sections size"}.get(kind, "")
+    parts = {"bytes": [{"proof"}], "records": [{"map", "proof"}], "pointer": [{"proof"}, {"document"}]}.get(kind, [])
+    if sorted(claim) != members.split() or set(body) not in parts:
+        raise Refused("its claim is of no known kind, or has other members")
+    if any(sorted(x) != ["leaves", "length"][name != "map":] for name, x in sections.items()):
+        raise Refused("a section has other members than its leaves and its length")
     if kind != "records" and claim["size"] != size:
         raise Refused("its claim is about another size")
     if kind == "records":
@@ -419,8 +439,8 @@ def verify_bundle(f, payload):
         leaves = prove(body["proof"], root, size, cover(size, ranges))
         text = "bytes " + ", ".join("%d:%d" % r for r in ranges)
         return text, b"".join(span_bytes(leaves, a, b) for a, b in ranges), "proven"
-    if kind != "pointer" or len(ranges) != 1:
-        raise Refused("its claim is of no known kind")
+    if len(ranges) != 1:
+        raise Refused("a value stands in one place")
     (a, b), = ranges
     text = "pointer %r at bytes %d:%d" % (claim["pointer"], a, b)
     if "document" not in body:
@@ -439,7 +459,10 @@ def verify_records(claim, body, said, root, size):
     chosen = [tuple(r) for r in claim["sections"]["map"]["leaves"]]
     pages = prove(body["map"], bytes.fromhex(records["map"]["root"]), records["map"]["size"], chosen)
     first = min((n for n in pages if n), default=1)
-    spans = Map(pages, first, root, size, records["count"]).spans
+    held = Map(pages, first, root, size, records["count"])
+    spans = held.spans
+    if len(held.pages) != len(pages) - 1 or any(page.stop <= a or b <= page.start for page in held.pages):
+        raise Refused("a page of the record map is not needed")
     try:
         wanted = [spans[n] for n in range(a, b)]
     except KeyError as e:
@@ -458,24 +481,36 @@ MISSING, UNDETERMINED = b"\x10", b"\xe0"
 Num, Members = type("Num", (str,), {}), type("Members", (list,), {})  # a number as it is written; members of an object
 
 
-def number_key(text):  # the typed key (lpk1) of a number; None beyond the limits
+def number_key(text, limits):  # the typed key (lpk1) of a number; None beyond the limits
+    sign, digits, exp = decimal(text)
+    if not digits:
+        return b"\x40\x80"
+    if len(digits) > limits["digits"] or abs(exp) > limits["exponent"]:
+        return None
+    tail = (exp + (1 << 63)).to_bytes(8, "big") + bytes(int(d) + 1 for d in digits) + b"\0"
+    return b"\x40\x40" + bytes(255 - c for c in tail) if sign else b"\x40\xc0" + tail
+
+
+def number_text(text):  # the one spelling of a number in a query
+    sign, digits, exp = decimal(text)
+    n = len(digits)
+    if not n or not -6 < exp <= 21:
+        return "%s%se%d" % (sign, digits, exp - n) if n else "0"
+    return sign + (digits.ljust(exp, "0") if exp >= n else "%s.%s" % (digits[:exp], digits[exp:]) if exp > 0 else "0." + "0" * -exp + digits)
+
+
+def decimal(text):  # its sign, digits and exponent: 0.d1d2... x 10^exponent
     mantissa, _, e = text.lower().partition("e")
     whole, _, fraction = mantissa.lstrip("-").partition(".")
     digits = (whole + fraction).lstrip("0")
     power = e.lstrip("+-").lstrip("0")[:16] or "0"
     exp = int("-" + power if e[:1] == "-" else power) + len(digits) - len(fraction)
-    digits = digits.rstrip("0")
-    if not digits:
-        return b"\x40\x80"
-    if len(digits) > 1024 or abs(exp) > 1000000:
-        return None
-    tail = (exp + (1 << 63)).to_bytes(8, "big") + bytes(int(d) + 1 for d in digits) + b"\0"
-    return b"\x40\x40" + bytes(255 - c for c in tail) if text[0] == "-" else b"\x40\xc0" + tail
+    return text[:1].strip("0123456789"), digits.rstrip("0"), exp
 
 
-def value_key(v):  # the typed key of a value; None for one that cannot be told
+def value_key(v, limits={"digits": 1024, "exponent": 1000000}):  # the typed key of a value; None for one that cannot be told
     if isinstance(v, Num):
-        return number_key(v)
+        return number_key(v, limits)
     if not isinstance(v, str):
         return {None: b"\x20", True: b"\x31", False: b"\x30"}[v] if not isinstance(v, list) else b"\x70" if isinstance(v, Members) else b"\x60"
     try:
@@ -502,7 +537,7 @@ def record_key(data, tokens, limits):  # the key of the value at a path of a rec
         if len(found) != 1:
             return None if found else MISSING
         v = found[0]
-    return value_key(v)
+    return value_key(v, limits)
 
 
 class Index:
@@ -555,24 +590,35 @@ def verify_query(claim, body, said, root, size):
     """Return what a claim proves whose condition is that a value stands at a pointer."""
     records, named, sections, where = said["records"], claim["index"], claim["sections"], claim["query"]["where"]
     path, ours = named["path"], {"at": records["pointer"], "engine": "1", "format": records["format"], "order": ["document"], "where": where}
-    if claim["query"] != ours or where[:-1] != ["eq", path] or {"limit", "shown", "count"} & set(claim) or \
+    same = lambda a, b: json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
+    if not same([claim["query"], sorted(claim), sorted(named)], [ours, ["index", "kind", "query", "sections"], ["path", "root", "size"]]) or \
+            where[:-1] != ["eq", path] or path[:1].strip("/") or "~" in path.replace("~0", "").replace("~1", "") or \
             records["format"] not in ("json", "ndjson", "concat") or said["artifact_ref"]["completeness"]["redactions"]:
         raise Refused("this program checks only that a value stands at the path of an index, of JSON records without redactions")
     values = {"s": str, "n": Num, "x": lambda h: bytes.fromhex(h).decode(), "true": lambda: True, "false": lambda: False, "null": lambda: None}
-    key = value_key(values[where[2][0]](*where[2][1:]))
+    value = values[where[2][0]](*where[2][1:])
+    key, text = value_key(value), isinstance(value, str) and not isinstance(value, Num)
+    if where[2][1:] != ([number_text(value)] if isinstance(value, Num) else [] if not text else [value] if plain(value) else [value.encode().hex()]) or \
+            text and plain(value) != (where[2][0] == "s") or key is None:
+        raise Refused("the literal is not in its one spelling")
     about = [x for x in said["indexes"] or [] if all(x[k] == named[k] for k in ("path", "root", "size"))]
     if len(about) != 1 or index_spec(records, path, []) != (about[0]["spec_digest"], about[0]["spec"]):
         raise Refused("the statement names no such index, or one by other rules")
+    if any(sorted(s) != ["leaves", "length"][name == "records":] for name, s in sections.items()) or sections["header"]["leaves"] != [[0, 1]] or \
+            {"proof", "document"} & set(body):
+        raise Refused("the sections are not those of an answer")
     of_index = lambda name, leaves: prove(body[name], bytes.fromhex(named["root"]), named["size"], leaves)
     index, n = Index(of_index("header", [(0, 1)])[0], said, about[0], key), -1
     for name in ("pages", "undetermined"):
-        (a, b), = [tuple(x) for x in sections[name]["leaves"]] if name in body else [(0, 0)]
+        (a, b), = sections[name]["leaves"] if name in body else [(0, 0)]
         first = a // PAGE - 1
         if a % PAGE or b % PAGE or name in body and not n < first < b // PAGE - 1 <= index.pages:
             raise Refused("the sections of the index are not pages in order")
         leaves, index.behind = of_index(name, [(a, b)]) if name in body else {}, index.behind if first == n + 1 else None
         for n in range(first, b // PAGE - 1) if name in body else ():
             before, last = index.page(n, b"".join(leaves[PAGE * (n + 1) + i] for i in range(PAGE)))
+            if n < index.pages - 1 and last < key if name == "pages" else last < UNDETERMINED:
+                raise Refused("page %d of the index is not needed" % n)
             if name == "pages" and (n == first > 0 and before >= key or n < b // PAGE - 2 and last > key or n == b // PAGE - 2 < index.pages - 1 and last <= key):
                 raise Refused("the pages do not begin in front of the value and end behind it")
         if name == "pages" and (n < 0) != (index.pages == 0):
@@ -580,11 +626,16 @@ def verify_query(claim, body, said, root, size):
     if len(index.tailed) != index.entries - index.tail:
         raise Refused("not all records that cannot be told are shown")
     wanted, out, spans, leaves = sorted(index.found | index.tailed), [], {}, {}
+    if {"map", "records"} & set(body) != ({"map", "records"} if wanted else set()):
+        raise Refused("records are shown, and must not be, or the other way round")
     if wanted:
         pages = prove(body["map"], bytes.fromhex(records["map"]["root"]), records["map"]["size"], [tuple(x) for x in sections["map"]["leaves"]])
         for p in pages:
             if p and (p == 1 or p - 1 not in pages):
-                spans.update(Map(pages, p, root, size, records["count"]).spans)
+                part = Map(pages, p, root, size, records["count"])
+                spans.update(part.spans)
+                if any(not any(r in page for r in wanted) for page in part.pages):
+                    raise Refused("a page of the record map is not needed")
         leaves = prove(body["records"], root, size, cover(size, [spans[r] for r in wanted]))
     tokens = [t.replace("~1", "/").replace("~0", "~") for t in path.split("/")[1:]]
     for r in wanted:
