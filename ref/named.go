@@ -53,7 +53,7 @@ func (n *namedParts) settle(e *Entry, limits Limits) error {
 		return fail(ErrEntry, fmt.Sprintf("turn %d comes after turn %d", e.Turn, last))
 	case e.Fork > n.len(), e.Compact > n.len()+1:
 		return fail(ErrEntry, "a fork or compaction behind the end of the transcript")
-	case len(e.Parts) > maxParts, len(e.Shows) > maxSlots, len(e.Keys) > maxSlots:
+	case len(e.Parts) > MaxParts, len(e.Shows) > MaxSlots, len(e.Keys) > MaxSlots:
 		return fail(ErrEntry, "too many parts, places or keys in one entry")
 	case len(e.Role) > maxKey, !utf8.ValidString(e.Role):
 		return fail(ErrEntry, "the role is too long or not UTF-8")

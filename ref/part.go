@@ -11,11 +11,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The limits of a part.
+// The limits of an entry.
 const (
-	maxParts = 1 << 10  // of an entry
-	maxSlots = 1 << 12  // of a part
-	maxValue = 64 << 20 // bytes of a part's value
+	MaxParts = 1 << 10  // parts of an entry
+	MaxSlots = 1 << 12  // slots of a part
+	MaxValue = 64 << 20 // bytes of a part's value
 )
 
 // View is what a model reads of the part, which stands at seq and n: its value byte for
@@ -206,13 +206,17 @@ func (p Part) at(seq, n uint64, field string) (*Slot, []byte, error) {
 	return nil, value, err
 }
 
-// check refuses a part that no transcript can keep.
+// Check refuses, with [ErrEntry], a part that no transcript can keep: one too large, with
+// a slot where none can stand, or of a value that is not strict JSON.
+func (p Part) Check() error { return p.check(DefaultLimits) }
+
+// check is Check with the limits of a transcript.
 func (p Part) check(limits Limits) error {
 	switch {
-	case len(p.Value) > maxValue:
-		return fail(ErrEntry, fmt.Sprintf("a part of %d bytes: at most %d", len(p.Value), maxValue))
-	case len(p.Slots) > maxSlots:
-		return fail(ErrEntry, fmt.Sprintf("a part with %d slots: at most %d", len(p.Slots), maxSlots))
+	case len(p.Value) > MaxValue:
+		return fail(ErrEntry, fmt.Sprintf("a part of %d bytes: at most %d", len(p.Value), MaxValue))
+	case len(p.Slots) > MaxSlots:
+		return fail(ErrEntry, fmt.Sprintf("a part with %d slots: at most %d", len(p.Slots), MaxSlots))
 	}
 	for _, s := range p.Slots {
 		if err := s.check(limits); err != nil {

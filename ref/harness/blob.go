@@ -93,10 +93,7 @@ type encoder struct {
 }
 
 func (e *encoder) blob(enc *jsontext.Encoder, b Blob) error {
-	if b.Reader == nil {
-		return fmt.Errorf("%w: it has no reader", ErrBlob)
-	}
-	if reflect.TypeOf(b.Reader).Comparable() {
+	if b.Reader != nil && reflect.TypeOf(b.Reader).Comparable() {
 		if e.seen[b.Reader] {
 			return fmt.Errorf("%w: one reader stands in two places, and can be read once", ErrBlob)
 		}
@@ -123,12 +120,21 @@ func placeOf(enc *jsontext.Encoder) []string {
 }
 
 // rawResult puts markers into JSON where blobs stand in place of its values.
-func rawResult(r Raw, put sink) ([]byte, error) {
+func rawResult(r Raw, put sink) (_ []byte, err error) {
+	taken := map[string]bool{}
+	defer func() {
+		for ptr, b := range r.Blobs { // put closes what it is given
+			if !taken[ptr] {
+				err = errors.Join(err, closeReader(b.Reader))
+			}
+		}
+	}()
 	if !json.Valid(r.JSON) {
 		return nil, errors.New("the result is not JSON")
 	}
 	type hole struct {
 		span selector.Span
+		ptr  string
 		path []string
 		blob Blob
 	}
@@ -138,7 +144,7 @@ func rawResult(r Raw, put sink) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("a blob for %q: %w", ptr, err)
 		}
-		holes = append(holes, hole{span, slices.Collect(jsontext.Pointer(ptr).Tokens()), b})
+		holes = append(holes, hole{span, ptr, slices.Collect(jsontext.Pointer(ptr).Tokens()), b})
 	}
 	slices.SortFunc(holes, func(a, b hole) int { return int(a.span.Start - b.span.Start) })
 	out, at := []byte(nil), int64(0)
@@ -146,6 +152,7 @@ func rawResult(r Raw, put sink) ([]byte, error) {
 		if h.span.Start < at {
 			return nil, fmt.Errorf("a blob for %q, which is within another", strings.Join(h.path, "/"))
 		}
+		taken[h.ptr] = true
 		marker, err := put(h.path, h.blob)
 		if err != nil {
 			return nil, err

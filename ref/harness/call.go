@@ -142,8 +142,8 @@ func (r *Run) Calls(ctx context.Context, calls []Call) ([]View, error) {
 	return r.Record(ctx, results...)
 }
 
-// execute runs a tool. One that panics has failed.
-func (r *Run) execute(ctx context.Context, name string, in *Input) (value any, err error) {
+// execute runs a tool.
+func (r *Run) execute(ctx context.Context, name string, in *Input) (any, error) {
 	t, err := r.h.tool(name)
 	if err != nil {
 		return nil, err
@@ -151,12 +151,18 @@ func (r *Run) execute(ctx context.Context, name string, in *Input) (value any, e
 	if t.Do == nil {
 		return nil, fmt.Errorf("the tool %q runs elsewhere", name)
 	}
+	return guarded(name, func() (any, error) { return t.Do(ctx, in) })
+}
+
+// guarded runs what a tool's author wrote. What panics has failed.
+func guarded[T any](name string, do func() (T, error)) (value T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			value, err = nil, fmt.Errorf("the tool %q panicked: %v", name, p)
+			var none T
+			value, err = none, fmt.Errorf("the tool %q panicked: %v", name, p)
 		}
 	}()
-	return t.Do(ctx, in)
+	return do()
 }
 
 // Kernel returns a kernel whose generation is that of a handle: [ref.ErrKernelGone]

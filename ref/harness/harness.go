@@ -145,13 +145,16 @@ type Task struct {
 
 // RunOptions say whose run it is.
 type RunOptions struct {
-	// Agent and Run name the agent and the run. They are data, of any characters; an
-	// empty Run is given a name.
-	Agent, Run string
-	Tenant     string // "" is the store's default
-	Caller     leafproof.Caller
-	Profile    ref.Profile // zero: anthropic
-	// Transcript is where the run is kept; nil: in memory.
+	// Agent is the agent's own name for itself: data, of any characters.
+	Agent string
+	// Run is a name that a manifest takes ([leafproof.Facts].RunID). "" is that of the
+	// transcript, or else a new one.
+	Run     string
+	Tenant  string // "" is the store's default
+	Caller  leafproof.Caller
+	Profile ref.Profile // zero: anthropic
+	// Transcript is where the run is kept; nil: in memory. That of another run is
+	// refused: what was shown in it was not shown in this one.
 	Transcript ref.Transcript
 	// Source, where set, stands in for the store's own.
 	Source ref.Source
@@ -199,6 +202,14 @@ type Run struct {
 func (h *Harness) Begin(ctx context.Context, o RunOptions) (*Run, error) {
 	if o.Agent == "" {
 		return nil, errors.New("a run has an agent")
+	}
+	if t, ok := o.Transcript.(interface{ Run() string }); ok {
+		if o.Run == "" {
+			o.Run = t.Run()
+		}
+		if t.Run() != o.Run {
+			return nil, fmt.Errorf("the transcript is of the run %q, and not of %q", t.Run(), o.Run)
+		}
 	}
 	if o.Run == "" {
 		o.Run = "run-" + strings.ToLower(rand.Text())

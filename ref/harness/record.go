@@ -84,9 +84,24 @@ type Recipe struct{ ref.Ref }
 // take one, the model reads an error with a code and nothing of the result: it is in
 // the spool, under the key of a [StoreError], for [Run.Retry].
 //
+// More results than a message has parts for are several messages of one turn.
+//
 // The error is for what cannot be recorded at all; what fails of a result is in its
 // view.
 func (r *Run) Record(ctx context.Context, results ...Result) ([]View, error) {
+	views := make([]View, 0, len(results))
+	for some := range slices.Chunk(results, ref.MaxParts-1) { // and the hidden one
+		more, err := r.recordSome(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		views = append(views, more...)
+	}
+	return views, nil
+}
+
+// recordSome records the results of one message.
+func (r *Run) recordSome(ctx context.Context, results []Result) ([]View, error) {
 	entry := ref.Entry{Role: "tool"}
 	views := make([]View, len(results))
 	says := make([]*admitted, len(results))
@@ -169,7 +184,7 @@ func (r *Run) intercept(ctx context.Context, res Result) (part ref.Part, says *a
 	}
 	if s, ok := res.Value.(*shown); ok {
 		part.Value, part.Slots = s.body, s.slots
-		return part, s.says, nil
+		return part, s.says, storable(part)
 	}
 	if again, ok := res.Value.(*retried); ok {
 		res.Value, part.Slots = again.raw, again.slots
@@ -188,18 +203,19 @@ func (r *Run) intercept(ctx context.Context, res Result) (part ref.Part, says *a
 	return part, nil, nil
 }
 
-// maxInline is the most bytes of a result beside its blobs.
-const maxInline = 64 << 20
-
-// storable refuses what no transcript can keep, or two readers could read in two ways.
+// storable refuses what no transcript can keep, or two readers could read in two ways:
+// one result of a message, and not the others with it.
 func storable(p ref.Part) error {
-	switch {
-	case len(p.Value) > maxInline:
+	switch err := p.Check(); {
+	case err == nil:
+		return nil
+	case len(p.Value) > ref.MaxValue:
 		return refuse(leafproof.CodeTooLarge, leafproof.FixCall, "", "The result has %d bytes beside its blobs.", len(p.Value))
 	case !jsontext.Value(p.Value).IsValid():
 		return refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "", "The result is not JSON that has one meaning: a name stands twice, or it is not UTF-8.")
+	default:
+		return refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "", "The result cannot be recorded: %s.", clip(err.Error(), 200))
 	}
-	return nil
 }
 
 // interception takes the blobs out of one result.
@@ -232,14 +248,33 @@ func nameable(path []string) error {
 	return nil
 }
 
+// room refuses one blob more than a part has slots for, before it is stored.
+func (in *interception) room() error {
+	if len(in.part.Slots)+len(in.kept) >= ref.MaxSlots {
+		return refuse(leafproof.CodeTooLarge, leafproof.FixCall, "", "The result has more than %d blobs.", ref.MaxSlots)
+	}
+	return nil
+}
+
 // blob stores a blob, and leaves a slot for its marker. While it can be read only
 // once, a copy goes into the spool, which is dropped when the store has it.
 func (in *interception) blob(path []string, b Blob) ([]byte, error) {
+	if b.Reader == nil {
+		return nil, fmt.Errorf("%w: it has no reader", ErrBlob)
+	}
 	defer closeReader(b.Reader)
-	if err := nameable(path); err != nil {
+	if err := errors.Join(nameable(path), in.room()); err != nil {
 		return nil, err
 	}
 	copied, rewind := in.copy(b.Reader)
+	defer func() {
+		if p := recover(); p != nil { // a reader that panics leaves no file behind
+			if copied != nil && !copied.done {
+				_ = copied.drop() // the panic says more
+			}
+			panic(p)
+		}
+	}()
 	if in.failed == nil {
 		m, unread, err := in.store(b, copied)
 		if err == nil || unread {
@@ -402,6 +437,11 @@ func (r *Run) Retry(ctx context.Context, key string) (View, error) {
 	if r.h.spool == nil {
 		return View{}, errNoSpool
 	}
+	back, err := r.h.spool.claim(r.id, key)
+	if err != nil {
+		return View{}, err
+	}
+	defer back()
 	e, raw, done, err := r.h.spool.load(r.id, key)
 	if err != nil {
 		return View{}, err

@@ -56,7 +56,7 @@ func (r *Run) Refetch(ctx context.Context, x ref.Ref, demand Evidence) (View, er
 		return View{}, err
 	}
 	old.Missing = d.Missing
-	value, err := old.tool.Refetch(ctx, old.Earlier)
+	value, err := guarded(old.tool.Name, func() (any, error) { return old.tool.Refetch(ctx, old.Earlier) })
 	res := Result{CallID: old.Call.ID, Tool: old.tool.Name, Value: value, Err: err}
 	if as.Identity.Code != leafproof.CodeArtifactDeleted { // a deleted one cannot be superseded
 		res.supersedes = &manifest.Supersede{ArtifactID: old.id, Kind: "reacquire"}
@@ -102,7 +102,7 @@ func (r *Run) Resume(ctx context.Context, x ref.Ref) (View, error) {
 		}
 		old.Missing = append(old.Missing, strings.Trim(string(text), `"`))
 	}
-	rest, err := old.tool.Resume(ctx, old.Earlier)
+	rest, err := guarded(old.tool.Name, func() (Blob, error) { return old.tool.Resume(ctx, old.Earlier) })
 	if err != nil {
 		return View{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"leafproof/internal/flock"
 	"leafproof/manifest"
 	"leafproof/merkle"
 	"leafproof/ref"
@@ -21,19 +22,26 @@ import (
 // ErrSpoolFull is content that the spool has no room for.
 var ErrSpoolFull = errors.New("the spool is full")
 
+// ErrRetried is a result that waits in the spool, and is being retried already.
+var ErrRetried = errors.New("the result is being retried")
+
 // A Spool keeps the results of tools that could not be stored, until they can be:
 // files of mode 0600 in one folder of mode 0700. Names come from outside and are
 // data: no name of a file is made of them but through an escape. It is safe for
-// concurrent use by one process.
+// concurrent use. One Spool at a time has a folder open, in this process or another.
 type Spool struct {
 	root *os.Root
+	lock *os.File
 	most int64
 
 	mu   sync.Mutex
 	used int64
+	busy map[string]bool // entries that are being retried
 }
 
 // OpenSpool opens the spool in a folder, and makes it. It holds at most so many bytes.
+// What a process left that ended before its result was entered is removed: nobody was
+// told of it. It fails with [flock.ErrHeld] while another has the folder open.
 func OpenSpool(dir string, most int64) (*Spool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -42,37 +50,94 @@ func OpenSpool(dir string, most int64) (*Spool, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Spool{root: root, most: most}
+	s := &Spool{root: root, most: most, busy: map[string]bool{}}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open locks the folder, removes scraps and counts what is there.
+func (s *Spool) open() (err error) {
+	if s.lock, err = s.root.OpenFile(lockName, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return err
+	}
+	if err := flock.Open(s.lock); err != nil {
+		return err
+	}
 	list, err := s.files()
 	if err != nil {
-		return nil, errors.Join(err, root.Close())
+		return err
+	}
+	entered := map[string]bool{}
+	for _, f := range list {
+		if name, ok := strings.CutSuffix(f.Name(), entrySuffix); ok {
+			entered[name] = true
+		}
 	}
 	for _, f := range list {
-		if strings.HasSuffix(f.Name(), partSuffix) { // of a process that ended meanwhile
-			if err := root.Remove(f.Name()); err != nil {
-				return nil, errors.Join(err, root.Close())
+		owner, _, isBlob := strings.Cut(f.Name(), blobSuffix+"-")
+		if strings.HasSuffix(f.Name(), partSuffix) || isBlob && !entered[owner] {
+			if err := s.root.Remove(f.Name()); err != nil {
+				return err
 			}
 			continue
 		}
 		info, err := f.Info()
 		if err != nil {
-			return nil, errors.Join(err, root.Close())
+			return err
 		}
 		s.used += info.Size()
 	}
-	return s, nil
+	return nil
 }
 
 // Close releases the folder. What is in it stays.
-func (s *Spool) Close() error { return s.root.Close() }
+func (s *Spool) Close() error {
+	err := s.root.Close()
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	return err
+}
 
 const (
 	partSuffix  = ".part"
 	blobSuffix  = ".blob"
 	entrySuffix = ".json"
+	lockName    = "lock"
 )
 
-func (s *Spool) files() ([]fs.DirEntry, error) { return fs.ReadDir(s.root.FS(), ".") }
+// files are those of results: each has a ~ in its name, which nothing else has.
+func (s *Spool) files() ([]fs.DirEntry, error) {
+	list, err := fs.ReadDir(s.root.FS(), ".")
+	return slices.DeleteFunc(list, func(f fs.DirEntry) bool { return !strings.Contains(f.Name(), "~") }), err
+}
+
+// claim takes an entry for a retry; what it returns gives it back.
+func (s *Spool) claim(run, key string) (func(), error) {
+	name := spoolName(run, key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.busy[name] {
+		return nil, ErrRetried
+	}
+	s.busy[name] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.busy, name)
+	}, nil
+}
+
+// syncFolder makes the names in the folder survive a crash.
+func (s *Spool) syncFolder() error {
+	d, err := s.root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
 
 // escape makes a file name of any string: one string, one name. A long one is cut
 // and told apart by its digest.
@@ -120,6 +185,7 @@ type spoolFile struct {
 	name string
 	size int64
 	err  error
+	done bool // it was kept, or dropped
 }
 
 func (s *Spool) create(name string) (*spoolFile, error) {
@@ -152,6 +218,7 @@ func (w *spoolFile) keep() error {
 	if err == nil {
 		err = w.f.Sync()
 	}
+	w.done = true
 	if err = errors.Join(err, w.f.Close()); err == nil {
 		err = w.s.root.Rename(w.name+partSuffix, w.name)
 	}
@@ -159,12 +226,16 @@ func (w *spoolFile) keep() error {
 		w.s.give(w.size)
 		return errors.Join(err, w.s.root.Remove(w.name+partSuffix))
 	}
+	if err := w.s.syncFolder(); err != nil {
+		return errors.Join(err, w.s.remove(w.name))
+	}
 	return nil
 }
 
 // drop removes the file.
 func (w *spoolFile) drop() error {
 	w.s.give(w.size)
+	w.done = true
 	return errors.Join(w.f.Close(), w.s.root.Remove(w.name+partSuffix))
 }
 
@@ -218,27 +289,29 @@ func (s *Spool) enter(e spooled) error {
 	return f.keep()
 }
 
-// Pending lists the keys of a run's results that wait to be stored, in order.
+// Pending lists the keys of a run's results that wait to be stored, in order. One that
+// cannot be read is in the error, and does not hide the others.
 func (s *Spool) Pending(run string) ([]string, error) {
 	list, err := s.files()
 	if err != nil {
 		return nil, err
 	}
 	var keys []string
+	var bad error
 	for _, f := range list {
 		if !strings.HasPrefix(f.Name(), escape(run)+"~") || !strings.HasSuffix(f.Name(), entrySuffix) {
 			continue
 		}
 		e, err := s.entry(f.Name())
-		if err != nil {
-			return nil, err
-		}
-		if e.Run == run {
+		switch {
+		case err != nil:
+			bad = errors.Join(bad, fmt.Errorf("%s: %w", f.Name(), err))
+		case e.Run == run:
 			keys = append(keys, e.Key)
 		}
 	}
 	slices.Sort(keys)
-	return keys, nil
+	return keys, bad
 }
 
 func (s *Spool) entry(file string) (e spooled, err error) {

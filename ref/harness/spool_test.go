@@ -2,16 +2,19 @@ package harness_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"leafproof"
+	"leafproof/internal/flock"
 	"leafproof/ref"
 	"leafproof/ref/harness"
 )
@@ -118,6 +121,7 @@ func TestStoreFails(t *testing.T) {
 func files(t *testing.T, dir string, want int) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
+	list = slices.DeleteFunc(list, func(f fs.DirEntry) bool { return f.Name() == "lock" })
 	if err != nil || len(list) != want {
 		t.Fatalf("%d files in the spool, want %d: %v", len(list), want, err)
 	}
@@ -182,9 +186,109 @@ func TestSpoolLeavesNoScraps(t *testing.T) {
 	}
 	defer spool.Close()
 	sc := newScene(t, setup{opts: harness.Options{Spool: spool}, wrapper: func(s ref.Source) ref.Source { return &counting{Source: s, put: failing(10)} }})
-	v := sc.record([]any{harness.Blob{Reader: strings.NewReader("kept")}, make(chan int)})
-	if !v.IsError || failureOf(t, v).Kept != nil {
-		t.Errorf("%s", v.Content)
+	for name, value := range map[string]any{
+		"no JSON": []any{harness.Blob{Reader: strings.NewReader("kept")}, make(chan int)},
+		// Also while it is read, whether there is a copy of it or not.
+		"a reader that panics": harness.Blob{Reader: &panics{left: 100}},
+		"no reader":            harness.Raw{JSON: json.RawMessage(`{"a":1}`), Blobs: map[string]harness.Blob{"/a": {}}},
+	} {
+		v := sc.record(value)
+		if !v.IsError || failureOf(t, v).Kept != nil {
+			t.Errorf("%s: %s", name, v.Content)
+		}
+		files(t, dir, 0)
 	}
-	files(t, dir, 0)
+}
+
+// panics is a reader that panics after so many bytes.
+type panics struct{ left int }
+
+func (p *panics) Read(b []byte) (int, error) {
+	if p.left--; p.left < 0 {
+		panic("no more")
+	}
+	b[0] = 'x'
+	return 1, nil
+}
+
+// One spool at a time has a folder; what a process left that ended too early takes no
+// room; and an entry that is damaged hides no other.
+func TestSpoolAfterACrash(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	open := func() *harness.Spool {
+		t.Helper()
+		s, err := harness.OpenSpool(dir, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	spool := open()
+	if _, err := harness.OpenSpool(dir, 1000); !errors.Is(err, flock.ErrHeld) {
+		t.Fatalf("opened twice: %v", err)
+	}
+	full := func(s ref.Source) ref.Source { return &counting{Source: s, put: failing(10)} }
+	sc := newScene(t, setup{opts: harness.Options{Spool: spool}, wrapper: full})
+	sc.record(harness.Blob{Reader: strings.NewReader("content")})
+	files(t, dir, 2)
+	if err := spool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"run-7~lost.blob-x":       strings.Repeat("x", 900), // its entry was never written
+		"run-7~lost.json.part":    "{",
+		"run-7~other.blob-y.part": "yyy",
+		"run-7~bad.json":          `{"run":"run-7","key":`,
+		"run-7~bad.blob-z":        "z",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spool = open()
+	defer spool.Close()
+	files(t, dir, 4)
+	keys, err := spool.Pending("run-7")
+	if err == nil || !strings.Contains(err.Error(), "run-7~bad.json") || len(keys) != 1 {
+		t.Errorf("pending %q, %v", keys, err)
+	}
+	// What is damaged is not given out, and the room of what was lost is free again.
+	again := newScene(t, setup{opts: harness.Options{Spool: spool}, wrapper: full})
+	if _, err := again.run.Retry(t.Context(), "bad"); err == nil {
+		t.Error("a damaged entry was recorded")
+	}
+	if f := failureOf(t, again.record(harness.Blob{Reader: strings.NewReader(strings.Repeat("y", 300))})); f.Kept == nil || !*f.Kept {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Of two that retry a result at once one does it.
+func TestRetriedOnce(t *testing.T) {
+	spool, err := harness.OpenSpool(filepath.Join(t.TempDir(), "spool"), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spool.Close()
+	var c *counting
+	sc := newScene(t, setup{opts: harness.Options{Spool: spool}, wrapper: func(s ref.Source) ref.Source { c = &counting{Source: s, put: failing(10)}; return c }})
+	failed, ok := errors.AsType[*harness.StoreError](sc.record(harness.Blob{Reader: strings.NewReader("content")}).Err)
+	if !ok {
+		t.Fatal("the store took it")
+	}
+	begun, other := make(chan bool), make(chan error)
+	c.put = func(r io.Reader) (ref.Marker, error) {
+		close(begun)
+		if err := <-other; !errors.Is(err, harness.ErrRetried) {
+			t.Errorf("a retry beside another: %v", err)
+		}
+		return c.Source.Put(t.Context(), ref.New{}, r)
+	}
+	go func() {
+		<-begun
+		_, err := sc.run.Retry(t.Context(), failed.Key)
+		other <- err
+	}()
+	if v, err := sc.run.Retry(t.Context(), failed.Key); err != nil || v.IsError {
+		t.Errorf("%s, %v", v.Content, err)
+	}
 }
