@@ -14,6 +14,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"time"
@@ -135,7 +136,11 @@ func (f *face) onlyWhatIsThere(next mcp.MethodHandler) mcp.MethodHandler {
 				}
 			}
 		}
-		return next(ctx, method, req)
+		res, err := next(ctx, method, req)
+		if _, coded := errors.AsType[*jsonrpc.Error](err); err != nil && !coded && method == "initialize" {
+			err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()} // it was done before
+		}
+		return res, err
 	}
 }
 
@@ -180,7 +185,7 @@ func Handler(s *leafproof.Store, identify func(*http.Request) (Identity, error),
 	type key struct{}
 	// To make a server takes longer than most calls do.
 	servers, _ := lru.New[Identity, *mcp.Server](maxServers) // it fails for a size below 1
-	stream := mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+	stream := framed(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
 		who, ok := r.Context().Value(key{}).(Identity)
 		if !ok {
 			return nil
@@ -193,7 +198,7 @@ func Handler(s *leafproof.Store, identify func(*http.Request) (Identity, error),
 		return m
 	}, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true, MaxRequestBodyBytes: MaxRequest, PropagateRequestCancellation: true,
-	})
+	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, err := identify(r)
 		if err != nil {

@@ -4,11 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -45,7 +45,7 @@ type lineTransport struct {
 }
 
 func (t *lineTransport) Connect(context.Context) (mcp.Connection, error) {
-	c := &lineConn{out: t.out, lines: make(chan line), closed: make(chan struct{})}
+	c := &lineConn{out: t.out, lines: make(chan line), open: map[any]bool{}, closed: make(chan struct{})}
 	// A read of standard input cannot be interrupted: this goroutine ends with it.
 	go c.readLines(bufio.NewReaderSize(t.in, 64<<10))
 	return c, nil
@@ -62,8 +62,9 @@ type lineConn struct {
 	lines  chan line
 	closed chan struct{}
 	once   sync.Once
-	mu     sync.Mutex     // of out
-	asked  sync.WaitGroup // requests that were not answered yet
+	mu     sync.Mutex    // of what follows, and of writes to out
+	open   map[any]bool  // the ids of requests that were not answered yet
+	idle   chan struct{} // closed when there are none left, where somebody waits; else nil
 }
 
 func (c *lineConn) readLines(r *bufio.Reader) {
@@ -114,81 +115,101 @@ func (c *lineConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 			return nil, ctx.Err()
 		}
 		text := bytes.TrimSpace(l.text)
-		refusal := ""
-		code := jsonrpc.CodeInvalidRequest
 		switch {
 		case l.err != nil:
 			c.settle(ctx) // the library answers nothing any more once it knows of the end
 			return nil, l.err
 		case l.long:
-			refusal = "the message is longer than 12 MiB"
+			if err := c.refuse(nil, &frameError{jsonrpc.CodeInvalidRequest, "the message is longer than 12 MiB"}); err != nil {
+				return nil, err
+			}
+			continue
 		case len(text) == 0:
 			continue
-		case depth(text) > maxFrameDepth:
-			refusal = "the message is nested too deep"
-		case !json.Valid(text):
-			refusal, code = "the line is not JSON", jsonrpc.CodeParseError
-		default:
-			msg, err := jsonrpc.DecodeMessage(text)
-			if err == nil {
-				if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() {
-					c.asked.Add(1)
-				}
-				return msg, nil
-			}
-			refusal = "the line is no JSON-RPC message"
 		}
-		if err := c.refuse(code, refusal); err != nil {
+		f, refusal := readFrame(text)
+		var msg jsonrpc.Message
+		if refusal == nil {
+			var err error
+			if msg, err = jsonrpc.DecodeMessage(text); err != nil {
+				refusal = &frameError{jsonrpc.CodeInvalidRequest, "the line is no JSON-RPC message"}
+			}
+		}
+		if req, ok := msg.(*jsonrpc.Request); ok && req.IsCall() && !c.begin(req.ID) {
+			f.id = nil // the other one's
+			refusal = &frameError{jsonrpc.CodeInvalidRequest, "a request with this id is under way"}
+		}
+		if refusal == nil {
+			return msg, nil
+		}
+		if err := c.refuse(f.id, refusal); err != nil {
 			return nil, err
 		}
 	}
 }
 
+// begin notes a request that is to be answered; there can be one of an id at a time.
+func (c *lineConn) begin(id jsonrpc.ID) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open[id.Raw()] {
+		return false
+	}
+	c.open[id.Raw()] = true
+	return true
+}
+
 // settle waits until all that was asked is answered, or nobody waits any more.
 func (c *lineConn) settle(ctx context.Context) {
-	answered := make(chan struct{})
-	go func() {
-		c.asked.Wait()
-		close(answered)
-	}()
+	c.mu.Lock()
+	if len(c.open) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	idle := make(chan struct{})
+	c.idle = idle
+	c.mu.Unlock()
 	select {
-	case <-answered:
+	case <-idle:
 	case <-c.closed:
 	case <-ctx.Done():
 	}
 }
 
-// maxFrameDepth is how deep a message is nested that the library reads.
-const maxFrameDepth = 500
-
-// refuse answers a line that has no id to answer to.
-func (c *lineConn) refuse(code int, text string) error {
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": code, "message": text}})
-	if err != nil {
-		return err
-	}
-	return c.write(b)
-}
+// refuse answers a message that the library is not shown.
+func (c *lineConn) refuse(id jsontext.Value, e *frameError) error { return c.write(e.answer(id), nil) }
 
 // Write sends a message.
 func (c *lineConn) Write(_ context.Context, msg jsonrpc.Message) error {
-	if _, ok := msg.(*jsonrpc.Response); ok {
-		defer c.asked.Done()
+	r, ok := msg.(*jsonrpc.Response)
+	if ok {
+		if e, is := errors.AsType[*jsonrpc.Error](r.Error); is && len(e.Message) > maxText {
+			r = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: e.Code, Message: cut(e.Message), Data: e.Data}} // it repeats what was sent
+			msg = r
+		}
 	}
 	b, err := jsonrpc.EncodeMessage(msg)
-	if r, ok := msg.(*jsonrpc.Response); ok && err != nil { // one answer less must not be the end of all
+	if ok && err != nil { // one answer less must not be the end of all
 		b, err = jsonrpc.EncodeMessage(&jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the answer has no form in JSON"}})
 	}
 	if err != nil {
 		return err
 	}
-	return c.write(b)
+	return c.write(b, r)
 }
 
-func (c *lineConn) write(b []byte) error {
+// write writes a line; answer, where it is not nil, is what it holds.
+func (c *lineConn) write(b []byte, answer *jsonrpc.Response) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, err := c.out.Write(append(b, '\n'))
+	if answer == nil {
+		return err
+	}
+	if delete(c.open, answer.ID.Raw()); len(c.open) == 0 && c.idle != nil {
+		close(c.idle)
+		c.idle = nil
+	}
 	return err
 }
 
