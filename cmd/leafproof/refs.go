@@ -34,6 +34,7 @@ var refsWorst = []struct {
 	{harness.Missing, exitNotFound},
 	{harness.Deleted, exitNotFound},
 	{harness.Expired, exitNotFound},
+	{harness.Stale, exitFailed},
 	{harness.Unreachable, exitFailed},
 }
 
@@ -43,8 +44,8 @@ func refsCheckCommand() *cobra.Command {
 		Short: "Say which references of a transcript are alive",
 		Long: "Read a transcript (- is standard input), and print a line for each reference in it: where it stands, its state, and the\n" +
 			"artifact behind it, all of whose bytes are verified. The states: alive, expired, deleted, revoked, missing, corrupt,\n" +
-			"unreachable. The exit code is that of the worst: 0 all are alive, 3 one is corrupt, 4 revoked, 5 missing, deleted or\n" +
-			"expired, 1 unreachable.",
+			"stale, unreachable. The exit code is that of the worst: 0 all are alive, 3 one is corrupt, 4 revoked, 5 missing, deleted or\n" +
+			"expired, 1 stale or unreachable.",
 		Args: args(1, 1),
 	}
 	asFlags(cmd)

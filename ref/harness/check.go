@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"leafproof"
 	"leafproof/ref"
@@ -15,6 +16,7 @@ const (
 	Deleted     = "deleted"
 	Revoked     = "revoked"     // there is no leave to have it now
 	Missing     = "missing"     // there is no such artifact, or it is another's
+	Stale       = "stale"       // a recipe over a name that leads to another artifact now
 	Corrupt     = "corrupt"     // its bytes or manifest are not what was signed
 	Unreachable = "unreachable" // it cannot be told now
 )
@@ -23,8 +25,8 @@ const (
 type Checked struct {
 	Seq        uint64         `json:"seq"`
 	Part       uint64         `json:"part"`
-	Field      string         `json:"field"` // "" is the whole part
-	Kind       string         `json:"kind"`  // blob or recipe
+	Field      string         `json:"field"` // "" is the whole part; of a key the key
+	Kind       string         `json:"kind"`  // blob, recipe, or key: one that was shown by itself, and part its place
 	ArtifactID string         `json:"artifact_id"`
 	State      string         `json:"state"`
 	Code       leafproof.Code `json:"code,omitempty"`
@@ -50,22 +52,79 @@ func CheckTranscript(ctx context.Context, s *leafproof.Store, who leafproof.Call
 		if err != nil {
 			return out, err
 		}
+		check := func(c Checked, id string) error {
+			got, ok := seen[id]
+			if !ok {
+				if got, err = checkArtifact(ctx, s, who, id); err != nil {
+					return err
+				}
+				seen[id] = got
+			}
+			c.ArtifactID, c.State, c.Code, c.Reason = id, got.State, got.Code, got.Reason
+			out = append(out, c)
+			return nil
+		}
 		for i, part := range e.Parts {
 			for _, slot := range part.Slots {
 				id, kind := slotArtifact(slot)
 				if id == "" { // it follows from a value of the transcript
 					continue
 				}
-				c, ok := seen[id]
-				if !ok {
-					if c, err = checkArtifact(ctx, s, who, id); err != nil {
+				if err := check(Checked{Seq: seq, Part: uint64(i), Field: slot.Field, Kind: kind}, id); err != nil {
+					return out, err
+				}
+				if last := &out[len(out)-1]; last.State == Alive {
+					if err := checkName(ctx, s, who, slot.Recipe, last); err != nil {
 						return out, err
 					}
-					seen[id] = c
 				}
-				c.Seq, c.Part, c.Field, c.Kind = seq, uint64(i), slot.Field, kind
-				out = append(out, c)
 			}
+		}
+		for i, m := range e.Keys {
+			if err := check(Checked{Seq: seq, Part: uint64(i), Field: m.Key, Kind: "key"}, m.ArtifactID); err != nil {
+				return out, err
+			}
+		}
+	}
+}
+
+// checkName looks whether the name that a recipe begins at leads where it did.
+func checkName(ctx context.Context, s *leafproof.Store, who leafproof.Caller, r ref.Ref, c *Checked) error {
+	name, ok := strings.CutPrefix(rootKey(r), "name/")
+	if !ok {
+		return nil
+	}
+	st, err := s.Resolve(ctx, who, c.ArtifactID)
+	if err != nil {
+		return err
+	}
+	now, err := s.Name(ctx, who, st.Ref.Scope.TenantID, name, 0)
+	code := leafproof.CodeOf(err)
+	switch {
+	case err == nil && now.ArtifactID == c.ArtifactID:
+	case err == nil, code == leafproof.CodeRefNotFound, code == leafproof.CodeArtifactDeleted, code == leafproof.CodeArtifactExpired:
+		c.State, c.Code, c.Reason = Stale, leafproof.CodeRefStalePath, "its name leads elsewhere now"
+	default:
+		return err
+	}
+	return nil
+}
+
+// rootKey is the key that a recipe begins at; "" where that is a message.
+func rootKey(r ref.Ref) string {
+	for {
+		switch y := r.(type) {
+		case ref.JSONPointer:
+			r = y.Source
+		case ref.JSONQuery:
+			r = y.Source
+		case ref.Blob:
+			if y.Source == nil {
+				return y.Key
+			}
+			r = y.Source
+		default:
+			return ""
 		}
 	}
 }

@@ -216,7 +216,8 @@ func TestRecoveryBudgetExhausted(t *testing.T) {
 // Case 11: a recipe over a name that leads elsewhere now fails, and gives no other rows.
 func TestRecipeOverAName(t *testing.T) {
 	var got json.RawMessage
-	sc := newScene(t, setup{tools: []harness.Tool{echo("generate", func(args json.RawMessage) { got = args })}})
+	log := ref.NewMemory("run-7")
+	sc := newScene(t, setup{tools: []harness.Tool{echo("generate", func(args json.RawMessage) { got = args })}, run: harness.RunOptions{Transcript: log}})
 	put := func(n int) string {
 		sc.record(harness.Blob{Reader: strings.NewReader(string(lines(n))), Records: "ndjson"})
 		return newest(t, sc)
@@ -237,7 +238,19 @@ func TestRecipeOverAName(t *testing.T) {
 	if !strings.Contains(string(got), `{"id":3,`) {
 		t.Errorf("%s", got)
 	}
+	// A key that the model was shown by itself is looked at too.
+	m := ref.Marker{Key: "name/incident", ArtifactID: newest(t, sc)}
+	if _, err := log.Append(t.Context(), ref.Entry{Keys: []ref.Marker{m}}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := harness.CheckTranscript(t.Context(), sc.store, leafproof.Owner, log)
+	if n := len(list); err != nil || n != 3 || list[2].Kind != "key" || list[1].Kind != "recipe" || list[1].State != harness.Alive {
+		t.Errorf("%+v, %v", list, err)
+	}
 	name(put(9))
+	if list, err = harness.CheckTranscript(t.Context(), sc.store, leafproof.Owner, log); err != nil || list[1].State != harness.Stale || list[1].Code != leafproof.CodeRefStalePath {
+		t.Errorf("%+v, %v", list, err)
+	}
 	f := sc.fails("ref_stale_path", "generate", `{"rows":%s}`, refTo(views[0], "rows"))
 	if !strings.Contains(f.Message, "no longer exists.") {
 		t.Errorf("%s", f.Message)
