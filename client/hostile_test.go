@@ -352,6 +352,43 @@ func TestHostilePut(t *testing.T) {
 	}
 }
 
+// An index that was asked for is there, or the put says that it is not.
+func TestHostilePutIndex(t *testing.T) {
+	w := newWorld(t, httpapi.Options{})
+	for name, test := range map[string]struct {
+		index []string
+		asked string // what the server hears
+		want  error  // nil: it goes well
+	}{
+		"built":         {[]string{"/n", "$.status"}, "index=/n&index=$.status", nil},
+		"none is built": {[]string{"/n"}, "", client.ErrAltered},
+		"one is built":  {[]string{"/n", "/status"}, "index=/n", client.ErrAltered},
+		"another":       {[]string{"/n"}, "index=/status", client.ErrAltered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := w.through(func(rw http.ResponseWriter, r *http.Request, next http.Handler) {
+				if r.Method == "PUT" || r.Method == "POST" {
+					r.URL.RawQuery = "records=ndjson&" + test.asked
+				}
+				next.ServeHTTP(rw, r)
+			})
+			c := w.dial(base, client.Options{Token: w.alice, Policy: w.policy})
+			o := client.PutOptions{Index: test.index, Records: "ndjson"}
+			_, err := c.Put(t.Context(), bytes.NewReader(lines(24)), o)
+			if !errors.Is(err, test.want) {
+				t.Errorf("put: %v, want %v", err, test.want)
+			}
+			_, err = c.Upload(t.Context(), bytes.NewReader(lines(24)), client.UploadOptions{PutOptions: o})
+			if !errors.Is(err, test.want) {
+				t.Errorf("upload: %v, want %v", err, test.want)
+			}
+		})
+	}
+	if _, err := w.client(w.alice).Put(t.Context(), strings.NewReader("{}"), client.PutOptions{Index: []string{"$..a"}}); err == nil {
+		t.Errorf("a path that is none: %v", err)
+	}
+}
+
 // Rows and answers are held to what is proven.
 func TestHostileQuery(t *testing.T) {
 	w := newWorld(t, httpapi.Options{})

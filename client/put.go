@@ -12,10 +12,12 @@ import (
 	"net/http"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"leafproof/manifest"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
 // PutOptions say what an artifact is, and how it is to be stored.
@@ -29,6 +31,9 @@ type PutOptions struct {
 	// none; "" is auto. Name, a file's, is a hint at it. They take the place of what
 	// Facts say.
 	Records, Name string
+	// Index are paths over whose values in the records indexes are built: JSON Pointers or
+	// JSONPath queries. The manifest must name each.
+	Index []string
 	// SHA256 asks for that digest too.
 	SHA256 bool
 	// Place and Durability are as of leafproof put: auto, whole, chunked or packed;
@@ -39,8 +44,14 @@ type PutOptions struct {
 // maxFactsHeader is how many bytes of facts go into a header.
 const maxFactsHeader = 24 << 10
 
-// facts is the JSON of what is stated; nil where nothing is.
+// facts is the JSON of what is stated; nil where nothing is. Paths of indexes that are
+// none are refused, before anything is put.
 func (o *PutOptions) facts() ([]byte, error) {
+	for _, text := range o.Index {
+		if _, err := selector.ParseKeyPath(text); err != nil {
+			return nil, fmt.Errorf("client: %w", err)
+		}
+	}
 	full, err := json.Marshal(o.Facts)
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
@@ -96,6 +107,9 @@ func (o *PutOptions) query() url.Values {
 	if o.SHA256 {
 		q.Set("sha256", "true")
 	}
+	for _, path := range o.Index {
+		q.Add("index", path)
+	}
 	return q
 }
 
@@ -142,7 +156,7 @@ func (c *Client) Put(ctx context.Context, r io.Reader, o PutOptions) (*Artifact,
 		resp.Body.Close()
 		return nil, refuse(ErrProtocol, "", "it was published before all of it was sent")
 	}
-	return c.published(ctx, resp, sent{hash.Root(), hash.Size(), facts})
+	return c.published(ctx, resp, sent{hash.Root(), hash.Size(), facts, o.Index})
 }
 
 // sizeOf is how much a reader has; -1 where it does not say.
@@ -190,6 +204,7 @@ type sent struct {
 	root  merkle.Root
 	size  int64
 	facts []byte
+	index []string
 }
 
 // published holds the answer to a put to what was sent.
@@ -238,7 +253,24 @@ func (c *Client) placed(ctx context.Context, id string, s sent) (*Artifact, erro
 	case a.Root() != s.root:
 		return nil, refuse(ErrMismatch, id, "the manifest names the root %s, and %s was sent", a.Root(), s.root)
 	}
+	if err := indexed(s.index, a.Manifest); err != nil {
+		return a, err
+	}
 	return a, saidSame(s.facts, a.Manifest)
+}
+
+// indexed holds the indexes that were asked for to those that were signed.
+func indexed(paths []string, m *manifest.Manifest) error {
+	for _, text := range paths {
+		p, err := selector.ParseKeyPath(text)
+		if err != nil {
+			return fmt.Errorf("client: %w", err)
+		}
+		if !slices.ContainsFunc(m.Predicate.Indexes, func(x manifest.Index) bool { return x.Path == p.Canonical() }) {
+			return refuse(ErrAltered, "/indexes", "the manifest names no index over %s", manifest.Printable(text))
+		}
+	}
+	return nil
 }
 
 // saidSame holds what was stated to what was signed.

@@ -170,7 +170,7 @@ func (u *upload) step(ctx context.Context) (*Artifact, error) {
 	return u.c.published(ctx, resp, u.sent())
 }
 
-func (u *upload) sent() sent { return sent{u.hash.Root(), u.size, u.facts} }
+func (u *upload) sent() sent { return sent{u.hash.Root(), u.size, u.facts, u.o.Index} }
 
 // look asks how far it came; done is the artifact that it became.
 func (u *upload) look(ctx context.Context) (done string, err error) {

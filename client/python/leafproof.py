@@ -789,10 +789,11 @@ class Client:
 
     # Artifacts.
 
-    def put(self, data, facts=None, *, media_type=None, records=None, filename=None, sha256=False, place=None, durability=None):
+    def put(self, data, facts=None, *, media_type=None, records=None, filename=None, sha256=False, place=None, durability=None, index=()):
         """Store bytes, or what a file has, and return the Artifact. The reference and the
         manifest that come back must name the hash of what was sent, and say what facts
-        say (the JSON of docs/FORMAT.md, "Facts in a file")."""
+        say (the JSON of docs/FORMAT.md, "Facts in a file"). index are the paths of indexes
+        to build, JSON Pointers or JSONPath, which the manifest must name."""
         digest, size = _hasher(), [0]
 
         def pieces(f):
@@ -804,7 +805,8 @@ class Client:
                 size[0] += len(b)
                 yield b
         query = {"records": records, "filename": filename, "place": place, "durability": durability, "sha256": "true" if sha256 else None}
-        path = "/v1/artifacts?" + urllib.parse.urlencode({k: v for k, v in query.items() if v})
+        index = [index] if isinstance(index, str) else list(index)
+        path = "/v1/artifacts?" + urllib.parse.urlencode([(k, v) for k, v in query.items() if v] + [("index", p) for p in index])
         headers = {"Content-Type": media_type or "application/octet-stream"}
         if facts:
             headers["Leafproof-Manifest"] = base64.b64encode(json.dumps(facts).encode()).decode()
@@ -832,6 +834,9 @@ class Client:
             raise VerificationError("altered", "the reference is not the signed one", ref["artifact_id"])
         if a.size != size[0] or a.root.hex() != digest.hexdigest():
             raise VerificationError("mismatch", "the manifest is about other bytes than were sent", a.id)
+        indexed = [x.get("path") for x in a.predicate.get("indexes") or ()]
+        if any(p not in indexed for p in index if p[:1] == "/") or index and not indexed:  # JSONPath has other spellings
+            raise VerificationError("altered", "the manifest names no such index", "/indexes")
         where = _differs(facts or {}, a.predicate, "")
         if where is not None:
             raise VerificationError("altered", "the manifest says another thing there than was stated", where)

@@ -97,6 +97,14 @@ class Honest(unittest.TestCase):
         self.assertEqual(len(page) + len(a.query(limit=100, cursor=page.facts["cursor"])), 90)
         self.assertEqual(a.derive('@.status == "open"').predicate["records"]["count"], 30)
 
+    def test_put_with_indexes(self):
+        for index in ("/status", ["/status", "/n"], ["$.status"]):
+            a = self.c.put(LINES, records="ndjson", index=index)
+            self.assertEqual(len(a.predicate["indexes"]), 2 if len(index) == 2 else 1)
+        with self.assertRaises(Error) as e:
+            self.c.put(LINES, records="none", index="/n")
+        self.assertEqual(e.exception.code, "selector_invalid")
+
     def test_leave_names_and_errors(self):
         a = self.c.put(b"x", {"artifact_ref": {"completeness": {"coverage": {"region": "eu"}}}})
         self.assertIn(a.id, [e["artifact_id"] for e in self.c.list()])

@@ -168,7 +168,7 @@ func checkDepth(text []byte) error {
 }
 
 // query returns the query parameters, of which there are no others than those named
-// and none twice.
+// and none twice but index.
 func (c *call) query(names ...string) (url.Values, error) {
 	q, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
@@ -178,7 +178,7 @@ func (c *call) query(names ...string) (url.Values, error) {
 		if !slices.Contains(names, name) {
 			return nil, invalid(http.StatusBadRequest, "query", "%s is no parameter of this", printable(name))
 		}
-		if len(values) > 1 {
+		if len(values) > 1 && name != "index" {
 			return nil, invalid(http.StatusBadRequest, name, "%s is given twice", name)
 		}
 	}

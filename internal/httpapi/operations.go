@@ -58,6 +58,7 @@ var (
 		{"csv_delimiter", "query", "one ASCII character", text},
 		{"csv_quote", "query", "one ASCII character, or nothing", text},
 		{"csv_header", "query", "the first row names the columns", yesNo},
+		{"index", "query", "build an index over the values at this path of the records, a JSON Pointer or JSONPath; may stand several times", object{"type": "array", "items": text, "maxItems": manifest.MaxIndexes}},
 	}
 	putOperation = operation{
 		tag: "artifacts", summary: "Put an artifact",

@@ -25,7 +25,11 @@ const factsHeader = "Leafproof-Manifest"
 const noteHeader = "Leafproof-Note"
 
 // putParams are the parameters that say how to store, and what no facts can.
-var putParams = []string{"sha256", "place", "durability", "filename", "records", "at", "csv_delimiter", "csv_quote", "csv_header"}
+var putParams = []string{"sha256", "place", "durability", "filename", "records", "at", "csv_delimiter", "csv_quote", "csv_header", "index"}
+
+// indexMemory is how many bytes the build of an artifact's indexes may take: there may
+// be many under way.
+const indexMemory = 16 << 20
 
 // putting is an artifact that is about to be put.
 type putting struct {
@@ -159,6 +163,7 @@ func (p *putting) settle(c *call, q url.Values, media string) (err error) {
 		}
 		p.o.CSV.Header = &header
 	}
+	p.o.Indexes, p.o.IndexMemory = q["index"], indexMemory
 	p.f.Caller = c.who
 	return p.f.Check(p.o)
 }

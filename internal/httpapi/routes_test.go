@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"strings"
 	"testing"
@@ -293,6 +294,73 @@ func (w *world) listed(token string) (ids []string) {
 }
 
 // Whose artifact it is follows from who puts, and nobody else's can be said.
+// Indexes are built when an artifact is put, however its bytes come, and answers of
+// it are proven from then on.
+func TestPutIndexes(t *testing.T) {
+	w := newWorld(t, httpapi.Options{})
+	const params = "?records=ndjson&index=/status&index=" + "%24.n"
+	var form bytes.Buffer
+	m := multipart.NewWriter(&form)
+	part, err := m.CreateFormFile("content", "x.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part.Write(lines(300))
+	m.Close()
+	for name, put := range map[string]func(w *world) *answer{
+		"whole": func(w *world) *answer { return w.do(w.alice, "PUT", "/v1/artifacts"+params, lines(300)) },
+		"parts": func(w *world) *answer {
+			return w.do(w.alice, "POST", "/v1/artifacts"+params, form.Bytes(), "Content-Type", m.FormDataContentType())
+		},
+		"upload": func(w *world) *answer {
+			return w.do(w.alice, "POST", "/v1/uploads"+params, lines(300), "Upload-Complete", "?1")
+		},
+		"upload, later": func(w *world) *answer {
+			at := w.do(w.alice, "POST", "/v1/uploads"+params, lines(300)[:1000]).want(201).header.Get("Location")
+			return w.do(w.alice, "PATCH", at, lines(300)[1000:], "Upload-Offset", "1000", "Upload-Complete", "?1")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := w.in(t)
+			var ref manifest.ArtifactRef
+			put(w).want(201).json(&ref)
+			st, err := w.s.Resolve(t.Context(), leafproof.Owner, ref.ArtifactID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var paths []string
+			for _, x := range st.Manifest.Predicate.Indexes {
+				paths = append(paths, x.Path)
+			}
+			if strings.Join(paths, " ") != "/n /status" {
+				t.Errorf("the indexes are %q", paths)
+			}
+			w.do(w.alice, "POST", "/v1/artifacts/"+ref.ArtifactID+"/prove", `{"query":{"where":"@.status == \"none\""}}`).want(200)
+		})
+	}
+	for name, params := range map[string]string{
+		"a path that is none": "?records=ndjson&index=" + "%24..n", "no records": "?records=none&index=/n", "too many": "?records=ndjson&index=/a" + manyIndexes(),
+	} {
+		if a := w.do(w.alice, "PUT", "/v1/artifacts"+params, lines(3)); a.code() != string(leafproof.CodeSelectorInvalid) {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		if a := w.do(w.alice, "POST", "/v1/uploads"+params, lines(3), "Upload-Complete", "?1"); a.code() != string(leafproof.CodeSelectorInvalid) {
+			t.Errorf("%s, as an upload: %d %s", name, a.status, a.body)
+		}
+	}
+	if n := len(w.listed(w.alice)); n != 4 {
+		t.Errorf("%d artifacts are there", n)
+	}
+}
+
+func manyIndexes() string {
+	var b strings.Builder
+	for i := range manifest.MaxIndexes + 1 {
+		fmt.Fprintf(&b, "&index=/x%d", i)
+	}
+	return b.String()
+}
+
 func TestPutIntoOwnTenant(t *testing.T) {
 	w := newWorld(t, httpapi.Options{})
 	bound, err := w.s.AddPrincipal(t.Context(), leafproof.Owner, "carol", "acme", new("r7"))
