@@ -117,8 +117,12 @@ func (e *expr) terms(negated bool) terms {
 		if negated {
 			out.op = opAnd + opOr - e.op
 		}
-		for _, k := range e.kids {
+		var first terms
+		for i, k := range e.kids {
 			kid := k.terms(negated)
+			if i == 0 {
+				first = kid
+			}
 			if kid.op == out.op {
 				out.list = append(out.list, kid.list...)
 			} else {
@@ -130,13 +134,71 @@ func (e *expr) terms(negated bool) terms {
 		if len(out.list) > 1 {
 			return out
 		}
-		return terms{op: opNot, list: out.list}
+		return first // all operands say the same
 	}
 	b := e.appendAtom(nil)
 	if negated {
 		b = append(append([]byte(`["not",`), b...), ']')
 	}
 	return terms{op: opNot, list: [][]byte{b}}
+}
+
+// ordered returns the expression as its normal form has it: what depends on how
+// it is written, and not only on what it says, is then the same for whoever reads
+// the normal form.
+func (e *expr) ordered() *expr {
+	_, list := e.spelled(false)
+	return list[0].expr
+}
+
+// spelledExpr is an expression in its normal order, and its one spelling.
+type spelledExpr struct {
+	text []byte
+	expr *expr
+}
+
+// spelled is terms, with the expressions: of an and or or one of that operation
+// comes first, which has the others as its operands.
+func (e *expr) spelled(negated bool) (exprOp, []spelledExpr) {
+	switch e.op {
+	case opNot:
+		return e.kids[0].spelled(!negated)
+	case opAnd, opOr:
+		op := e.op
+		if negated {
+			op = opAnd + opOr - op
+		}
+		var list, first []spelledExpr
+		firstOp := opNot
+		for i, k := range e.kids {
+			of, kids := k.spelled(negated)
+			if i == 0 {
+				firstOp, first = of, kids
+			}
+			if of == op {
+				kids = kids[1:]
+			} else {
+				kids = kids[:1]
+			}
+			list = append(list, kids...)
+		}
+		slices.SortFunc(list, func(a, b spelledExpr) int { return bytes.Compare(a.text, b.text) })
+		list = slices.CompactFunc(list, func(a, b spelledExpr) bool { return bytes.Equal(a.text, b.text) })
+		if len(list) == 1 {
+			return firstOp, first // all operands say the same
+		}
+		all, text := &expr{op: op, atom: -1}, terms{op: op}
+		for _, x := range list {
+			all.kids, text.list = append(all.kids, x.expr), append(text.list, x.text)
+		}
+		return op, append([]spelledExpr{{text.append(nil), all}}, list...)
+	}
+	text := e.appendAtom(nil)
+	if negated {
+		text = append(append([]byte(`["not",`), text...), ']')
+		e = &expr{op: opNot, kids: []*expr{e}, atom: -1}
+	}
+	return opNot, []spelledExpr{{text, e}}
 }
 
 func (e *expr) appendAtom(b []byte) []byte {

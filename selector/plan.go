@@ -63,7 +63,7 @@ func (p *KeyPath) Plan(w *Where) KeyPlan {
 
 func (p *KeyPath) sets(w *Where, e *expr) keySets {
 	k := keyWalk{segs: p.query.segs, hidden: w.hidden}
-	return k.of(e)
+	return k.of(e.ordered())
 }
 
 // Orders reports whether an index over the path has records in an order: by one

@@ -300,9 +300,16 @@ func TestPlanSound(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		back, err := selector.ParseNormalised(w.Normalised(nd), nd)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
 		plans := make([]selector.KeyPlan, len(paths))
 		for i, p := range paths {
 			plans[i] = p.Plan(w)
+			if got, want := planText(p.Plan(back.Where)), planText(plans[i]); got != want {
+				t.Fatalf("%s, read back from its normal form, by %s: %s, want %s", text, planPaths[i], got, want)
+			}
 			if plans[i].Narrows() {
 				narrow++
 			}
@@ -351,6 +358,9 @@ func TestPlanNormal(t *testing.T) {
 		{`@.a == 1 || (@.a == 2 || @.a == 1)`, `@.a == 2.0 || @.a == 1`, `!(@.a != 1 && !(@.a == 2))`},
 		{`@.t[?@ == "x"] && (@.b == 1 && @.t[?@ > 1])`, `(@.t[?@ > 1.0] && @.t[?"x" == @]) && $.b == 1`},
 		{`!(!@.a || @.a == null)`, `@.a && !(@.a == null)`},
+		{`!(@.t[?@ == "x"] || !@.t[?@ > 1])`, `!@.t[?@ == "x"] && @.t[?@ > 1]`},
+		{`@.t[?!(@ == "x" || !(@ > 1))]`, `@.t[?!(@ == "x") && @ > 1]`},
+		{`@.t[?@ == 1] && @.t[?@ == 1]`, `@.t[?@ == 1]`},
 	} {
 		for _, path := range []string{"/a", "/b", "@.t[*]"} {
 			want := planText(keyPath(t, path).Plan(where(t, test[0])))

@@ -15,7 +15,7 @@ func (k *keyWalk) multi() bool {
 	return slices.ContainsFunc(k.segs, func(s segment) bool { return s.sels[0].kind == selWild })
 }
 
-// of maps an expression. Of records with one key each, the outcome is a function
+// of maps an expression in its normal order ([expr.ordered]). Of records with one key each, the outcome is a function
 // of the key as far as may and must tell, and Kleene's logic is that of sets. A
 // record with several keys matches where one of them says so: then or stays
 // union, but of an and no more than one operand can be had, and not says little.
@@ -263,9 +263,9 @@ func (k *keyWalk) both(filter *expr, q []segment) keySets {
 	case filter == nil:
 		return k.reaches(q, k.segs)
 	case len(q) == 0:
-		return k.of(filter)
+		return k.of(filter.ordered())
 	}
-	f, r := k.of(filter), k.reaches(q, k.segs)
+	f, r := k.of(filter.ordered()), k.reaches(q, k.segs)
 	if !f.may.equal(f.must) {
 		r.may = everyKey() // a filter that is undecidable is so whatever stands behind it
 	}
