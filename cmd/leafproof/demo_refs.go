@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"leafproof"
+	"leafproof/internal/outfile"
 	"leafproof/internal/refdemo"
 	"leafproof/ref/harness"
 )
@@ -24,15 +26,19 @@ func demoRefsCommand() *cobra.Command {
 		Short: "Show how a model passes on rows that it never held",
 		Long: "Play a status report through, with a scripted model and no network: an export is kept out of the model's view and\n" +
 			"filtered there, and the rows reach another tool by a reference. Every byte that the model would be given is counted.\n" +
-			"Everything happens in a temporary folder.",
+			"Everything happens in a temporary folder; -o keeps the export, so that other programs can count in it.",
 		Args: args(0, 0),
 	}
 	cmd.Flags().IntVar(&o.Rows, "rows", refdemo.Rows, "how many items the export has (at most 1000000)")
 	cmd.Flags().Uint64Var(&o.Seed, "seed", 1, "which items they are")
+	export := cmd.Flags().StringP("out", "o", "", "write the export to this file")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Rows < 1 || o.Rows > 1_000_000 {
 			return usage("--rows: %d is not a number from 1 to 1000000", o.Rows)
+		}
+		if *asJSON && *export == "-" {
+			return usage("--json goes with -o FILE: the export itself goes to standard output")
 		}
 		dir, err := os.MkdirTemp("", "leafproof-demo-*")
 		if err != nil {
@@ -41,6 +47,15 @@ func demoRefsCommand() *cobra.Command {
 		told, err := tellRefs(cmd.Context(), filepath.Join(dir, "store"), o)
 		if err := errors.Join(err, os.RemoveAll(dir)); err != nil {
 			return err
+		}
+		if *export != "" {
+			err := outfile.Write(*export, cmd.OutOrStdout(), func(w io.Writer) error {
+				_, err := w.Write(told.Document)
+				return err
+			})
+			if err != nil || *export == "-" {
+				return err
+			}
 		}
 		sums := sumUp(told)
 		if *asJSON {

@@ -1,6 +1,7 @@
 """A harness in 30 lines: an export of some megabytes is filtered and handed to a tool that
 makes a report, and the model reads markers and a preview.
 
+    leafproof demo refs -o items.json    # an export
     leafproof serve --ephemeral          # prints the socket and a token
     LEAFPROOF_URL=unix:/… LEAFPROOF_TOKEN=lpt_… python3 examples/python/report.py items.json
 """

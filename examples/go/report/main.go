@@ -1,6 +1,7 @@
 // Command report is a harness in Go over HTTP: an export of some megabytes is filtered and
 // handed to a tool that makes a report, and the model reads markers and a preview.
 //
+//	leafproof demo refs -o items.json    # an export
 //	leafproof serve --ephemeral          # prints the socket and a token
 //	LEAFPROOF_URL=unix:/… LEAFPROOF_TOKEN=lpt_… go run ./examples/go/report items.json report.json
 package main
