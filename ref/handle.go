@@ -26,6 +26,16 @@ type Handle struct {
 // over the handle has as its source.
 func (h *Handle) Ref() Ref { return h.ref }
 
+// Shown returns a handle on what a model's reference leads to, as [Resolver.Args] makes
+// one for a lazy parameter: only what the run has shown can be meant. Nothing is read.
+func (r *Resolver) Shown(ctx context.Context, ref Ref) (*Handle, error) {
+	full, err := r.shown(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return &Handle{r: r, ref: full, model: true}, nil
+}
+
 // Target is what a handle leads to. No model reads it.
 type Target struct {
 	Info   *Info           // the artifact; nil where it is a value of the transcript

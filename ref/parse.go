@@ -23,7 +23,8 @@ const (
 //
 // {"$ref":"#/x"} is data, and so is an object with further members. What begins like an
 // envelope and does not end like one is [ErrMalformed]; a $ref that holds the attributes
-// of an older text form is [ErrLegacyShape].
+// of an older text form is [ErrLegacyShape], and one that holds a reference as a string
+// [ErrStringified].
 func Detect(raw []byte) (inner json.RawMessage, is bool, err error) {
 	d := decoder(raw)
 	t, err := d.ReadToken()
@@ -39,8 +40,9 @@ func Detect(raw []byte) (inner json.RawMessage, is bool, err error) {
 	if err != nil {
 		return nil, false, malformed(err)
 	}
+	var held string
 	if kind == '"' {
-		if s, err := text(value); err == nil && isAttributes(s) {
+		if held, err = text(value); err == nil && isAttributes(held) {
 			return nil, false, fail(ErrLegacyShape, "$ref holds seq and part as text; "+shapeAdvice)
 		}
 	}
@@ -59,10 +61,41 @@ func Detect(raw []byte) (inner json.RawMessage, is bool, err error) {
 	if err != nil {
 		return nil, false, malformed(err)
 	}
-	if kind != '{' {
-		return nil, false, nil
+	switch {
+	case kind == '{':
+		return value, true, nil
+	case kind == '"' && holdsReference(held):
+		return nil, false, fail(ErrStringified, "$ref holds a string: write what it holds as an object, without quotes around it")
 	}
-	return value, true, nil
+	return nil, false, nil
+}
+
+// holdsReference reports the text of what an envelope holds.
+func holdsReference(s string) bool {
+	if s = unwrapped(s); !strings.HasPrefix(s, "{") || len(s) > maxReference {
+		return false
+	}
+	is := false
+	err := members([]byte(s), func(name string, value []byte) error {
+		if name == "type" {
+			kind, err := text(value)
+			is = err == nil && known[kind] != nil
+		}
+		return nil
+	})
+	return is && err == nil
+}
+
+// unwrapped is a text without the space around it, a byte order mark before it, and the
+// fences of a block of code that it is.
+func unwrapped(s string) string {
+	s = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(s), "\ufeff"))
+	if inner, ok := strings.CutPrefix(s, "```"); ok {
+		if inner, ok = strings.CutSuffix(inner, "```"); ok {
+			return strings.TrimSpace(strings.TrimPrefix(inner, "json"))
+		}
+	}
+	return s
 }
 
 // shapeAdvice says how a model writes a reference.
@@ -86,7 +119,7 @@ var begun = regexp.MustCompile(`^\{\s*"(\$|\\u0024)ref"\s*:\s*[{"]`)
 // isStringified reports a string that holds an envelope, or a string that does.
 func isStringified(s string) bool {
 	for range 4 {
-		s = strings.TrimSpace(s)
+		s = unwrapped(s)
 		switch {
 		case strings.HasPrefix(s, "{"):
 			_, is, err := Detect([]byte(s))

@@ -155,6 +155,7 @@ func TestDetect(t *testing.T) {
 		"cut off":            {`{"$ref":{}`, "", ref.ErrMalformed},
 		"trailing":           {`{"$ref":{}}}`, "", ref.ErrMalformed},
 		"attributes":         {`{"$ref":"seq=\"9\" part=\"2\""}`, "", ref.ErrLegacyShape},
+		"stringified":        {`{"$ref":"{\"type\":\"Message\",\"part\":0}"}`, "", ref.ErrStringified},
 		"attributes, in tag": {`{"$ref":"<attachment name=\"x\" seq=\"9\" part=\"2\"/>"}`, "", ref.ErrLegacyShape},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -611,6 +611,11 @@ func TestCase53Stringified(t *testing.T) {
 		quote(envelope), `{"x":` + quote(envelope) + `}`, `{"x":` + quote("\n "+envelope+" ") + `}`,
 		`{"x":` + quote(quote(envelope)) + `}`, `{"x":` + quote(`{"$ref":{"seq":1,"part":0}}`) + `}`,
 		`{"x":` + quote(`{"\u0024ref":{}}`) + `}`, `{"x":` + quote(`{"$ref":{},"$ref":{}}`) + `}`,
+		// What the envelope holds as a string; and as a block of code, or behind a byte order mark.
+		`{"x":{"$ref":` + quote(`{"type":"Message","seq":1,"part":0}`) + `}}`, `{"$ref":` + quote(` {"part":0,"type":"Message"}`) + `}`,
+		`{"x":{"$ref":` + quote(`{"type":"JsonPointer"}`) + `}}`, `{"x":` + quote(`{"$ref":"{\"type\":\"Blob\",\"key\":\"k\"}"}`) + `}`,
+		`{"x":` + quote("```json\n"+envelope+"\n```") + `}`, `{"x":` + quote("```\n"+envelope+"```\n") + `}`,
+		`{"x":` + quote("\ufeff"+envelope) + `}`,
 	} {
 		err := r.fails(bad, ref.ErrStringified)
 		if leafproof.CodeOf(err) != leafproof.CodeRefStringified {
@@ -619,7 +624,8 @@ func TestCase53Stringified(t *testing.T) {
 	}
 	for _, data := range []string{
 		`{"x":` + quote(`{"$ref":"#/x"}`) + `}`, `{"x":{"y":` + quote(envelope) + `}}`, `{"x":` + quote(`{"$ref":{},"y":1}`) + `}`,
-		`{"x":` + quote(`{"$ref" is how one refers}`) + `}`,
+		`{"x":` + quote(`{"$ref" is how one refers}`) + `}`, `{"x":` + quote("```json\n{}\n```") + `}`, `{"x":` + quote("```") + `}`,
+		`{"x":{"$ref":` + quote(`{"type":"object"}`) + `}}`, `{"x":{"$ref":` + quote(`Message`) + `}}`,
 	} {
 		r.gives(data, data)
 	}

@@ -52,6 +52,9 @@ func (r *Run) Resolve(ctx context.Context, c Call) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, u := range uses {
+		in.Used[i].ArtifactID = u.id // of a lazy parameter too: what the tool makes is made from it
+	}
 	if in.Decision, err = r.gate(ctx, t.Require, uses); err != nil {
 		return nil, err
 	}
