@@ -15,12 +15,14 @@ import (
 	"leafproof/selector"
 )
 
-// A ProvenAnswer is what a bundle proves that [Store.ProveQuery] wrote.
+// A ProvenAnswer is what a bundle proves that [Store.ProveQuery] wrote. The answer's
+// basis is the index, and its assurance proven; examined are the records that the
+// bundle shows. Of one that its limit cut, matched is what the proof shows.
 type ProvenAnswer struct {
-	Claim      bundle.Claim
-	Found      selector.Proven
-	Index      string // the path of the index that proves it
-	Conclusion string // the strongest sentence that proof and manifest justify
+	selector.Answer
+	Claim bundle.Claim
+	Found selector.Proven
+	Index string // the path of the index that proves it
 }
 
 // ProveQuery writes a bundle that proves the answer to a query to anybody who holds
@@ -72,7 +74,9 @@ func (s *Store) ProveQuery(ctx context.Context, who Caller, id string, q Query, 
 	if _, err := p.b.WriteTo(gated); err != nil {
 		return nil, wireError(id, err)
 	}
-	return &ProvenAnswer{Claim: p.b.Claim(), Found: p.b.Found, Index: p.index.Facts.Path, Conclusion: p.b.Conclusion()}, nil
+	answer := p.answer()
+	answer.Assurance, answer.Conclusion = selector.AssuranceProven, p.b.Conclusion()
+	return &ProvenAnswer{Answer: *answer, Claim: p.b.Claim(), Found: p.b.Found, Index: p.index.Facts.Path}, nil
 }
 
 // queryProof is a bundle of an answer on its way.
@@ -211,6 +215,24 @@ func (a *artifact) indexSources(ctx context.Context) ([]indexSource, error) {
 	return out, err
 }
 
+// answer states what the bundle shows, but for who vouches for it.
+func (p *queryProof) answer() *selector.Answer {
+	answer, found := p.a.answer(), p.b.Found
+	answer.Query = p.asked
+	answer.Selector, answer.QID = p.asked.Normalised(p.a.layout()), p.asked.QID(p.a.layout())
+	answer.Order = selector.OrderText(p.asked.Order)
+	scan := selector.Scan{
+		Position: selector.Position{Examined: found.Shown, Bytes: p.b.Bytes, Matched: found.Matched, Undecidable: found.Undecidable},
+		Stop:     selector.StopComplete, More: found.More, Returned: found.Returned,
+		Indexed: true, Indexes: []string{p.index.Facts.Path}, Counted: !found.Cut,
+	}
+	if found.More != selector.MoreNo {
+		scan.Stop = selector.StopPageLimit
+	}
+	answer.Fill(scan)
+	return answer
+}
+
 // receipt puts a receipt into the bundle, where one is asked for.
 func (p *queryProof) receipt(ctx context.Context, q Query, permit gate.Permit) error {
 	rec, err := p.a.recorder(ctx, q.Receipt)
@@ -227,21 +249,9 @@ func (p *queryProof) receipt(ctx context.Context, q Query, permit gate.Permit) e
 		return err
 	}
 	rec.show(p.b.Leaves().Bytes()...)
-	answer, found := p.a.answer(), p.b.Found
-	answer.Query = p.asked
-	answer.Selector, answer.QID = p.asked.Normalised(p.a.layout()), p.asked.QID(p.a.layout())
-	answer.Order, answer.Basis = selector.OrderText(p.asked.Order), selector.BasisIndex
-	scan := selector.Scan{
-		Position: selector.Position{Examined: found.Shown, Matched: found.Matched, Undecidable: found.Undecidable},
-		Stop:     selector.StopComplete, More: found.More, Returned: found.Returned, Counted: !found.Cut,
-	}
-	if found.More != selector.MoreNo {
-		scan.Stop = selector.StopPageLimit
-	}
-	answer.Fill(scan)
 	about := asked{where: q.Where, limit: q.Limit, placed: p.a.request.Placed, proven: true}
 	about.index = &manifest.DisclosedIndex{Path: p.index.Facts.Path, Pages: pageList(p.b.Pages)}
-	if err := rec.sign(ctx, permit, answer, about); err != nil {
+	if err := rec.sign(ctx, permit, p.answer(), about); err != nil {
 		return err
 	}
 	return p.b.AddReceipt(q.Receipt.Envelope)

@@ -63,12 +63,19 @@ func TestProveQuery(t *testing.T) {
 		if res.Verdict.Exit() != 0 || f.String() != c.index || !strings.HasPrefix(res.Answer.Conclusion, c.end) || strings.Count(rows, "\n") != c.rows || res.Answer.Conclusion != a.Conclusion {
 			t.Errorf("%s: exit %d, index %s, %d rows: %s\n%s", name, res.Verdict.Exit(), f, strings.Count(rows, "\n"), res.Answer.Conclusion, res.Verdict.Sentence())
 		}
+		said := a.Matched
+		if a.Found.Cut {
+			said = a.MatchedSoFar
+		}
+		if a.Basis != "index" || a.Assurance != "proven" || len(a.Indexes) != 1 || said == nil || *said != a.Found.Matched || (a.Examined.Bytes > 0) != (a.Found.Shown > 0) || a.QID == "" || a.RecordsTotal != 2000 {
+			t.Errorf("%s: the answer says %+v, and %v matched", name, a.Answer, said)
+		}
 		if c.q.Receipt == nil {
 			continue
 		}
 		attested(t, s, c.q.Receipt)
 		r := c.q.Receipt.Receipt()
-		if x := r.Disclosed.Index; x == nil || x.Path != "/id" || len(x.Pages) != 1 || *r.Disclosed.Placed != [2]int64{0, 2000} || r.Assurance != "proven" || r.Result.Returned != 3 || r.Examined.Basis != "index" {
+		if x := r.Disclosed.Index; x == nil || x.Path != "/id" || len(x.Pages) != 1 || *r.Disclosed.Placed != [2]int64{0, 2000} || r.Assurance != "proven" || r.Result.Returned != 3 || r.Examined.Basis != "index" || r.Examined.Records != 3 || r.Examined.Bytes != a.Examined.Bytes {
 			t.Errorf("the receipt says %+v of %+v", r.Disclosed.Index, r)
 		}
 		if f, _ := res.Verdict.Fact(manifest.FactScan); f.State != manifest.Attested {

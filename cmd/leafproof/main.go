@@ -197,7 +197,7 @@ func codeFor(err error) int {
 		return exitRefused
 	case leafproof.CodeIntegrityFailed, leafproof.CodeRefAltered:
 		return exitMismatch
-	case leafproof.CodeScanIncomplete, leafproof.CodeBudgetExhausted:
+	case leafproof.CodeScanIncomplete, leafproof.CodeBudgetExhausted, leafproof.CodeEvidence:
 		return exitUnproven
 	case leafproof.CodeRefMalformed, leafproof.CodeSelectorInvalid, leafproof.CodeNotRecords:
 		return exitUsage

@@ -103,13 +103,13 @@ func queryProof(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Q
 		return err
 	case asJSON:
 		return printJSON(cmd.OutOrStdout(), struct {
-			ArtifactID string `json:"artifact_id"`
-			Claim      string `json:"claim"`
-			File       string `json:"file"`
-			Index      string `json:"index"`
-			selector.Proven
-			Conclusion string `json:"conclusion"`
-		}{id, a.Claim.String(), out, a.Index, a.Found, a.Conclusion})
+			selector.Answer
+			Claim string `json:"claim"`
+			File  string `json:"file"`
+			Index string `json:"index"`
+			Shown int64  `json:"shown"`
+			Cut   bool   `json:"cut"`
+		}{a.Answer, a.Claim.String(), out, a.Index, a.Found.Shown, a.Found.Cut})
 	}
 	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s proves the answer to %s of %s, by the index over %s\nleafproof: %s\n", out, a.Claim, id, a.Index, a.Conclusion)
 	return err

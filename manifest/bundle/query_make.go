@@ -25,6 +25,8 @@ type IndexSource struct {
 type QueryBundle struct {
 	*Bundle
 	Found selector.Proven
+	// Bytes are those of the records that the bundle shows, of which Found has the number.
+	Bytes int64
 	// Pages are the pages of the index that the bundle shows.
 	Pages []merkle.Range
 
@@ -166,6 +168,7 @@ func (q *QueryBundle) recordLeaves(ctx context.Context, src Source) ([]merkle.Ra
 		if err != nil {
 			return nil, err
 		}
+		q.Bytes += s.Span.End - s.Span.Start
 		if spans = appendSpan(spans, s.Span); len(spans) > maxRanges {
 			return nil, fmt.Errorf("%w: the records stand in over %d separate ranges: a limit makes them fewer", ErrClaim, maxRanges)
 		}
