@@ -664,8 +664,9 @@ class _Answer:
             self.connection.close()
 
 
-def _unreachable(e):
-    return Error("unreachable", str(e) or type(e).__name__, not isinstance(e, ssl.SSLCertVerificationError), "wait")
+def _unreachable(e, address=""):
+    why = str(e) or type(e).__name__
+    return Error("unreachable", address and "%s: %s" % (address, why) or why, not isinstance(e, ssl.SSLCertVerificationError), "wait")
 
 
 def _printable(s):
@@ -729,7 +730,7 @@ class Client:
             connection.close()
             if "header" in str(e):
                 raise VerificationError("too_large", str(e)) from None
-            raise _unreachable(e) from None
+            raise _unreachable(e, urllib.parse.urlunsplit(self._url)) from None
         except BaseException:
             connection.close()
             raise

@@ -310,6 +310,11 @@ class Hostile(unittest.TestCase):
         for kind, f in (("mismatch", lambda b: b.replace(b'"content_hash":"blake3:', b'"content_hash":"blake3:0', 1)), ("protocol", lambda b: b"{}")):
             self.refused(kind, lambda c, _: c.put(b"some bytes"), lambda at, body, head, f=f: body and (f(body) if at.startswith("/v1/artifacts?") else body))
 
+    def test_nobody_answers(self):
+        for address in ("unix:/nowhere/at/all", "http://127.0.0.1:1"):
+            with self.assertRaisesRegex(Error, "unreachable: " + address):
+                Client(address, TOKEN, retries=0).open("art_" + "a" * 32)
+
     def test_token_goes_nowhere_else(self):
         stolen = []
 
