@@ -280,7 +280,7 @@ func (c *call) putParts(q url.Values, b *body, boundary string) error {
 				return err
 			}
 			if p.f.Producer == nil {
-				return invalid(http.StatusBadRequest, "arguments", "the facts, which come first, name no tool whose arguments these are")
+				return invalid(http.StatusBadRequest, "arguments", "the facts, which come first, name no tool whose arguments these are (lineage.producer.tool)")
 			}
 			p.f.Producer.Arguments = text
 		case "content":
