@@ -187,7 +187,7 @@ func (a *answer) problem(status int, code leafproof.Code) httpapi.Problem {
 	a.want(status)
 	var p httpapi.Problem
 	a.json(&p)
-	if p.Code != code || p.Status != status || p.Title == "" || p.Detail == "" || p.Action == "" || a.header.Get("Content-Type") != "application/problem+json" {
+	if p.Code != code || p.Status != status || p.Title == "" || p.Detail == "" || p.Message != p.Detail || p.Action == "" || a.header.Get("Content-Type") != "application/problem+json" {
 		a.t.Fatalf("the problem is %+v, want the code %s", p, code)
 	}
 	return p

@@ -9,13 +9,15 @@ import (
 )
 
 // Problem is the body of an answer that says what went wrong: RFC 9457, with the
-// members that every face of the store has.
+// members that every face of the store has. What those call message RFC 9457 calls
+// detail: it is there under both names.
 type Problem struct {
 	Type      string           `json:"type"`
 	Title     string           `json:"title"`
 	Status    int              `json:"status"`
 	Detail    string           `json:"detail"`
 	Code      leafproof.Code   `json:"code"`
+	Message   string           `json:"message"`
 	Retryable bool             `json:"retryable"`
 	Action    leafproof.Remedy `json:"action"`
 	At        string           `json:"at,omitempty"`
@@ -82,7 +84,7 @@ func (s *Server) problem(err error, who leafproof.Caller) Problem {
 	}
 	p := Problem{
 		Type: problemType + string(e.Code), Title: http.StatusText(status), Status: status, Detail: detail,
-		Code: e.Code, Retryable: e.Retryable, Action: e.Action, At: e.At,
+		Code: e.Code, Message: detail, Retryable: e.Retryable, Action: e.Action, At: e.At,
 	}
 	if m, ok := errors.AsType[*elsewhere](err); ok {
 		p.Type, p.ExpectedOffset, p.ProvidedOffset = mismatch, &m.expected, &m.provided

@@ -296,6 +296,7 @@ var descriptions = map[string]string{
 	"NewName.if_seq":           "the version that the name must have now: 0 for none; absent: any",
 	"NewName.tenant_id":        "for the owner of the store alone",
 	"Problem.at":               "what it is about: an id, a member (JSON Pointer), a header, a parameter",
+	"Problem.message":          "the detail, under the name that it has on every face of the store",
 	"Problem.retryable":        "the same request may succeed later",
 	"Statement.envelope":       "DSSE; the payload is an in-toto statement",
 	"SignedManifest":           "both signatures are of one payload; whose word counts is for the reader's trust policy",
