@@ -1,6 +1,7 @@
 package ref
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -97,6 +98,34 @@ func (p Profile) reference(describes string) string {
 		return alternative
 	}
 	return alternative[:len(alternative)-1] + `,"description":` + describes + `}`
+}
+
+// alternatives are what stands behind a property, by profile: a comma and a reference.
+var alternatives = func() (list [len(profileNames)]string) {
+	for _, p := range Profiles() {
+		list[p] = "," + p.reference("")
+	}
+	return list
+}()
+
+// alternative is a comma and the schema of a reference.
+func (p Profile) alternative() string { return alternatives[p] }
+
+// isReference reports whether a schema is that of a reference, with the description
+// that it has. Nothing is written to find out: most schemas are none.
+func (p Profile) isReference(schema, describes []byte) bool {
+	plain := alternatives[p][1:]
+	if len(describes) == 0 {
+		return string(schema) == plain
+	}
+	if p == ProfileGemini { // has a description of its own
+		plain = opaqueReference
+	}
+	const before = `,"description":`
+	head := len(plain) - 1
+	at := head + len(before)
+	return len(schema) == at+len(describes)+1 &&
+		string(schema[:head]) == plain[:head] && string(schema[head:at]) == before && bytes.Equal(schema[at:len(schema)-1], describes)
 }
 
 // Result puts what a model may see of a result, which is one JSON value, into the

@@ -1,14 +1,17 @@
 package ref
 
 import (
+	"bytes"
 	"slices"
-	"strings"
 )
 
 // mend puts right what a profile refuses and can be put right without refusing an
 // input that the author allows (nulls aside: see [Profile.Restore]), and notes the
 // rest for the linter.
 func (s *survey) mend() {
+	if s.p != ProfileOpenAIStrict && s.p != ProfileGemini {
+		return
+	}
 	for _, n := range s.schemas {
 		switch {
 		case s.gone(n) || n.replaced:
@@ -75,26 +78,27 @@ func (s *survey) mendStrict(n *node) {
 func (s *survey) mendStrictObject(n, properties *node) {
 	required := n.get("required")
 	s.undeclared(required, properties)
-	var missing []string
+	var missing []byte
 	for i, m := range properties.names {
 		if required.lists(s.doc, m.text) {
 			continue
 		}
-		missing = append(missing, string(s.doc[m.start:m.end]))
+		missing = append(append(missing, s.doc[m.start:m.end]...), ',')
 		s.issue(properties.kids[i], "required", true, "not required; strict mode wants it required, and nullable instead")
 		if v := properties.kids[i]; !s.acceptsNull(v, 0) {
-			v.wrap += "," + nullType
+			v.wrap = orNull(v.wrap)
 		}
 	}
-	var more []string
+	missing = bytes.TrimSuffix(missing, []byte(","))
+	more := make([]byte, 0, len(missing)+64)
 	switch {
 	case required == nil:
 		if len(properties.names) == 0 {
 			s.issue(n, "required", true, "without required")
 		}
-		more = append(more, `"required":[`+strings.Join(missing, ",")+`]`)
+		more = append(append(append(more, `,"required":[`...), missing...), ']')
 	case required.kind == '[' && len(missing) > 0:
-		text := strings.Join(missing, ",")
+		text := string(missing)
 		if len(required.kids) > 0 {
 			text = "," + text
 		}
@@ -103,13 +107,27 @@ func (s *survey) mendStrictObject(n, properties *node) {
 	switch open := n.get("additionalProperties"); {
 	case open == nil:
 		s.issue(n, "additional-properties", true, "without additionalProperties; strict mode wants it false")
-		more = append(more, `"additionalProperties":false`)
+		more = append(more, `,"additionalProperties":false`...)
 	case open.kind != 'f':
 		s.issue(open, "additional-properties", false, "additionalProperties must be false in strict mode: an open object cannot be said")
 	}
 	if len(more) > 0 {
-		s.insert(n, strings.Join(more, ","))
+		s.insert(n, string(more[1:]))
 	}
+}
+
+// strictNullable is what stands behind a property of strict mode that may be null.
+var strictNullable = ProfileOpenAIStrict.alternative() + "," + nullType
+
+// orNull adds null to what stands behind a property.
+func orNull(wrap string) string {
+	switch wrap {
+	case "":
+		return "," + nullType
+	case ProfileOpenAIStrict.alternative():
+		return strictNullable
+	}
+	return wrap + "," + nullType
 }
 
 // isType reports whether a schema names a type, alone or among others.

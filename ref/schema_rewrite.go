@@ -69,12 +69,12 @@ func Declare(tools []Declaration, p Profile) ([]Declaration, error) {
 	return out, nil
 }
 
-// rewrite is Rewrite without a memory.
-func rewrite(doc []byte, p Profile, lazy []string) ([]byte, error) {
+// rewrite is Rewrite without a memory, of a schema that is given in both forms.
+func rewrite(doc []byte, text string, p Profile, lazy []string) ([]byte, error) {
 	if !p.known() {
 		return nil, fmt.Errorf("%w: %v", ErrProfile, p)
 	}
-	s, err := newSurvey(doc, p)
+	s, err := surveyOf(doc, text, p)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +92,7 @@ func rewrite(doc []byte, p Profile, lazy []string) ([]byte, error) {
 
 // offer marks where a reference may stand.
 func (s *survey) offer(lazy []string) error {
+	s.wrap = s.p.alternative()
 	properties := s.root.object("properties")
 	for _, name := range lazy {
 		n := properties.get(name)
@@ -127,13 +128,9 @@ func (s *survey) offer(lazy []string) error {
 
 // alternative lets a reference stand for a property.
 func (s *survey) alternative(n *node) {
-	if n.replaced || !s.takes(n) {
-		return
+	if !n.replaced && s.takes(n) {
+		n.wrap = s.wrap
 	}
-	if s.wrap == "" {
-		s.wrap = "," + s.p.reference("")
-	}
-	n.wrap = s.wrap
 }
 
 // takes reports whether a property is given a reference as an alternative. One that
@@ -143,9 +140,12 @@ func (s *survey) takes(n *node) bool {
 	case 't':
 		return true
 	case '{':
-		list := n.get("anyOf")
-		forbidden := list != nil && list.kind == '[' && len(n.names) == 1 && len(list.kids) > 0 && list.kids[0].kind == 'f'
-		return !forbidden && !s.offers(n)
+		if len(n.names) == 1 {
+			if list := n.get("anyOf"); list != nil && list.kind == '[' && len(list.kids) > 0 && list.kids[0].kind == 'f' {
+				return false // forbidden
+			}
+		}
+		return !s.offers(n)
 	}
 	return false
 }
@@ -153,15 +153,18 @@ func (s *survey) takes(n *node) bool {
 // offers reports whether a schema already allows a reference, as Rewrite writes
 // it.
 func (s *survey) offers(n *node) bool {
-	describes := ""
+	var describes []byte
 	if d := n.get("description"); d != nil && d.kind == '"' {
-		describes = string(d.raw(s.doc))
+		describes = d.raw(s.doc)
 	}
-	if string(n.raw(s.doc)) == s.p.reference(describes) {
+	if s.p.isReference(n.raw(s.doc), describes) {
 		return true
 	}
+	if len(n.names) != 1 {
+		return false
+	}
 	list := n.get("anyOf")
-	if list == nil || list.kind != '[' || len(n.names) != 1 {
+	if list == nil || list.kind != '[' {
 		return false
 	}
 	for _, k := range list.kids {
@@ -239,7 +242,8 @@ func (m *rewriteMemo) get(schema []byte, p Profile, lazy []string) ([]byte, erro
 	if ok {
 		return out, nil
 	}
-	out, err := rewrite(schema, p, lazy)
+	text := string(schema)
+	out, err := rewrite(schema, text, p, lazy)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +253,7 @@ func (m *rewriteMemo) get(schema []byte, p Profile, lazy []string) ([]byte, erro
 	if m.kept == nil || m.bytes+size > maxRemembered {
 		m.kept, m.bytes = map[rewriteKey][]byte{}, 0
 	}
-	m.kept[rewriteKey{schema: string(schema), lazy: names, p: p}] = out
+	m.kept[rewriteKey{schema: text, lazy: names, p: p}] = out
 	m.bytes += size
 	return out, nil
 }

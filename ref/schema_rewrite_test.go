@@ -257,3 +257,13 @@ func TestRewriteShared(t *testing.T) {
 		t.Errorf("the memory changed: %s, %v", again, err)
 	}
 }
+
+// A text of escapes alone is read once, not once an escape.
+func TestRewriteOfEscapes(t *testing.T) {
+	long := strings.Repeat(`\\\"`, 30_000)
+	schema := `{"type":"object","properties":{"a":{"type":"string","description":"` + long + `"},"b\"\\":{"const":"\\"}}}`
+	got, err := ref.Rewrite([]byte(schema), ref.ProfileMCP)
+	if err != nil || strings.Count(string(got), long) != 1 || !json.Valid(got) || strings.Count(string(got), `"anyOf"`) != 2 {
+		t.Errorf("%.200s, %v", got, err)
+	}
+}

@@ -33,9 +33,12 @@ type survey struct {
 }
 
 // newSurvey reads a schema. The error wraps ErrSchema.
-func newSurvey(doc []byte, p Profile) (*survey, error) {
+func newSurvey(doc []byte, p Profile) (*survey, error) { return surveyOf(doc, string(doc), p) }
+
+// surveyOf is newSurvey of a document that is given in both forms.
+func surveyOf(doc []byte, text string, p Profile) (*survey, error) {
 	parser := treeParsers.Get().(*treeParser)
-	root, err := parser.parse(doc, jsonschema.MaxSchema)
+	root, err := parser.parse(doc, text, jsonschema.MaxSchema)
 	if err != nil {
 		parser.release()
 		return nil, &Error{Detail: err.Error(), Err: ErrSchema}

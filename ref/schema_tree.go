@@ -39,16 +39,19 @@ type member struct {
 
 // parseTree reads a document strictly: no name stands twice, strings are valid
 // Unicode.
-func parseTree(doc []byte, most int) (*node, error) { return new(treeParser).parse(doc, most) }
+func parseTree(doc []byte, most int) (*node, error) {
+	return new(treeParser).parse(doc, string(doc), most)
+}
 
-func (p *treeParser) parse(doc []byte, most int) (*node, error) {
+// parse reads a document, which is given in both forms.
+func (p *treeParser) parse(doc []byte, text string, most int) (*node, error) {
 	if len(doc) > most {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(doc), most)
 	}
 	if !jsontext.Value(doc).IsValid() {
 		return nil, invalid(doc)
 	}
-	p.doc, p.at = string(doc), 0
+	p.doc, p.at = text, 0
 	p.space()
 	n := p.value(0)
 	if n == nil {
@@ -209,14 +212,17 @@ func (p *treeParser) space() {
 
 // text steps over a string.
 func (p *treeParser) text() {
-	for p.at++; ; p.at++ {
-		switch p.doc[p.at] {
-		case '\\':
-			p.at++
-		case '"':
-			p.at++
+	p.at++
+	for end := p.at; ; {
+		if end <= p.at {
+			end = p.at + strings.IndexByte(p.doc[p.at:], '"')
+		}
+		escape := strings.IndexByte(p.doc[p.at:end], '\\')
+		if escape < 0 {
+			p.at = end + 1
 			return
 		}
+		p.at += escape + 2 // behind what is escaped
 	}
 }
 
@@ -353,21 +359,31 @@ const (
 	opening
 )
 
+// The bits of an edit's number, and of that with its order, which has two. A document
+// has at most 2^27 bytes and so fewer edits than 2^30.
+const (
+	countBits = 30
+	placeBits = countBits + 2
+)
+
 // splice applies edits; those of one place and order stand in the order given.
 func splice(doc []byte, edits []edit) []byte {
-	slices.SortStableFunc(edits, func(a, b edit) int {
-		if a.start != b.start {
-			return a.start - b.start
-		}
-		return a.order - b.order
-	})
+	// Sorted are their places, which are numbers, and not the edits themselves.
+	order, sorted := make([]uint64, 0, 64), true
 	grown := len(doc)
-	for _, e := range edits {
+	for i, e := range edits {
 		grown += len(e.text)
+		key := uint64(e.start)<<placeBits | uint64(e.order)<<countBits | uint64(i)
+		sorted = sorted && (i == 0 || order[i-1] < key)
+		order = append(order, key)
+	}
+	if !sorted {
+		slices.Sort(order)
 	}
 	out := make([]byte, 0, grown)
 	at := 0
-	for _, e := range edits {
+	for _, key := range order {
+		e := &edits[key&(1<<countBits-1)]
 		if e.start < at {
 			continue
 		}
