@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"leafproof/cas"
+	"leafproof/internal/catalogue"
 	"leafproof/manifest"
 	"leafproof/merkle"
 )
@@ -41,6 +42,7 @@ type uploadRecord struct {
 	Format     string    `json:"format"`
 	Tenant     string    `json:"tenant_id"`
 	Principal  Principal `json:"principal"`
+	Since      time.Time `json:"since,omitzero"` // when the principal was entered; zero: it is none of the catalogue's
 	CreatedAt  time.Time `json:"created_at"`
 	Note       []byte    `json:"note"`
 	ArtifactID string    `json:"artifact_id,omitempty"`
@@ -90,10 +92,14 @@ func (s *Store) BeginUpload(ctx context.Context, who Caller, tenant string, note
 	if err != nil {
 		return nil, wireError("upload", err)
 	}
+	since, err := s.enteredAt(ctx, who)
+	if err != nil {
+		return nil, wireError("upload", err)
+	}
 	id := uploadPrefix + strings.ToLower(rand.Text())
 	u := &Upload{
 		ID: id, Note: note, s: s, file: uploadFile(who.Principal, id),
-		record: uploadRecord{Format: uploadFormat, Tenant: tenant, Principal: who.Principal, CreatedAt: now, Note: note},
+		record: uploadRecord{Format: uploadFormat, Tenant: tenant, Principal: who.Principal, Since: since, CreatedAt: now, Note: note},
 	}
 	if err := u.save(); err != nil {
 		return nil, wireError("upload", err)
@@ -102,6 +108,16 @@ func (s *Store) BeginUpload(ctx context.Context, who Caller, tenant string, note
 		return nil, errors.Join(err, u.forget())
 	}
 	return u, nil
+}
+
+// enteredAt is when the caller's principal was entered: who is given the name of one
+// that was removed is somebody else. It is zero for who has no entry, as the owner.
+func (s *Store) enteredAt(ctx context.Context, who Caller) (time.Time, error) {
+	p, err := s.catalogue.Principal(ctx, string(who.Principal))
+	if errors.Is(err, catalogue.ErrNoPrincipal) {
+		return time.Time{}, nil
+	}
+	return p.CreatedAt, err
 }
 
 // uploadsOf begins the names of a principal's uploads.
@@ -133,6 +149,12 @@ func (s *Store) Upload(ctx context.Context, who Caller, id string) (*Upload, err
 		return nil, wireError(id, err)
 	}
 	if err := json.Unmarshal(text, &u.record); err != nil || u.record.Format != uploadFormat || u.record.Principal != who.Principal {
+		return nil, absent
+	}
+	switch since, err := s.enteredAt(ctx, who); {
+	case err != nil:
+		return nil, wireError(id, err)
+	case !since.Equal(u.record.Since):
 		return nil, absent
 	}
 	u.Note, u.ArtifactID = u.record.Note, u.record.ArtifactID

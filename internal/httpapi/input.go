@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -100,8 +99,7 @@ func maxTime(until, now time.Time, n int64) time.Time {
 // decode reads the JSON body into v: one value with no member twice, unknown or in
 // another case, nested no deeper than maxDepth.
 func (c *call) decode(v any) error {
-	media, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
+	if !isJSON(c.r.Header.Get("Content-Type")) {
 		return invalid(http.StatusUnsupportedMediaType, "Content-Type", "the body must be application/json")
 	}
 	b, err := c.take(maxJSON)

@@ -294,16 +294,7 @@ func (c *call) putParts(q url.Values, b *body, boundary string) error {
 			if p.o.Name == "" {
 				p.o.Name = part.FileName()
 			}
-			return c.store(p, &partReader{c: c, r: part}, func() error {
-				_, err := parts.NextRawPart()
-				if err == io.EOF { //nolint:errorlint // a reader's end is that value
-					return nil
-				}
-				if err == nil {
-					return invalid(http.StatusBadRequest, "content", "content is the last part")
-				}
-				return c.badParts(err)
-			})
+			return c.store(p, &partReader{c: c, r: part}, func() error { return c.endParts(parts, "content") })
 		default:
 			return invalid(http.StatusBadRequest, "parts", "%s is none of the parts facts, arguments and content", printable(name))
 		}
@@ -313,19 +304,43 @@ func (c *call) putParts(q url.Values, b *body, boundary string) error {
 // partReader reads the bytes of the last part; that the body does not go on as it must
 // is the caller's fault.
 type partReader struct {
-	c *call
-	r io.Reader
+	c   *call
+	r   io.Reader
+	end func() error // what is wrong with what follows; nil: it is not asked
+	err error        // why it ended before its end: whoever asks again hears it again
 }
 
 func (p *partReader) Read(b []byte) (int, error) {
+	if p.err != nil {
+		return 0, p.err
+	}
 	n, err := p.r.Read(b)
 	if err != nil && err != io.EOF { //nolint:errorlint // a reader's end is that value
 		if p.c.body.err == nil {
 			p.c.body.err = p.c.badParts(err)
 		}
-		err = p.c.body.err
+		p.err = p.c.body.err
+		return n, p.err
+	}
+	if err == io.EOF && p.end != nil { //nolint:errorlint // a reader's end is that value
+		if wrong := p.end(); wrong != nil {
+			p.c.body.err, p.err, err = wrong, wrong, wrong
+		}
+		p.end = nil
 	}
 	return n, err
+}
+
+// endParts demands that no part follows the one that may be of any length.
+func (c *call) endParts(parts *multipart.Reader, what string) error {
+	_, err := parts.NextRawPart()
+	switch {
+	case err == io.EOF: //nolint:errorlint // a reader's end is that value
+		return nil
+	case err == nil:
+		return invalid(http.StatusBadRequest, "parts", "%s is the last part", what)
+	}
+	return c.badParts(err)
 }
 
 // badParts is what is wrong with a multipart body, or with the connection.

@@ -28,12 +28,11 @@ import (
 
 // What runs may cost.
 const (
-	maxResult  = 64 << 20 // bytes of a result, or of a call's input, that is JSON
-	maxOpen    = 256      // runs that are held open
-	maxPending = 1024     // calls of a run whose result has not come
-	maxTools   = 1024     // of a run
-	maxAgent   = 256      // bytes of an agent's id
-	runSpool   = 1 << 30  // bytes of results that wait for a store that takes none
+	maxResult = 64 << 20 // bytes of a result, or of a call's input, that is JSON
+	maxOpen   = 256      // runs that are held open
+	maxTools  = 1024     // of a run
+	maxAgent  = 256      // bytes of an agent's id
+	runSpool  = 1 << 30  // bytes of results that wait for a store that takes none
 )
 
 // runPattern is the name of a run, which is the name of its folder.
@@ -42,30 +41,47 @@ var runPattern = regexp.MustCompile(`^rn_[a-z2-7]{26}$`)
 // runNote is what a run is, in the file run.json of its folder.
 type runNote struct {
 	Principal leafproof.Principal `json:"principal"`
-	Purpose   string              `json:"purpose,omitempty"`
-	Tenant    string              `json:"tenant"`
-	Agent     string              `json:"agent"`
-	RunID     string              `json:"run_id"`
-	Profile   string              `json:"profile"`
-	AsOf      *time.Time          `json:"as_of,omitempty"`
-	Tools     []runTool           `json:"tools"`
+	// Since is when the principal was entered: who was given the name of one that was
+	// removed is somebody else. Zero: the owner.
+	Since   time.Time  `json:"since,omitzero"`
+	Purpose string     `json:"purpose,omitempty"`
+	Tenant  string     `json:"tenant"`
+	Agent   string     `json:"agent"`
+	RunID   string     `json:"run_id"`
+	Profile string     `json:"profile"`
+	AsOf    *time.Time `json:"as_of,omitempty"`
+	Tools   []runTool  `json:"tools"`
 }
 
-// openRun is a run that is held open.
+// belongs reports whether a run is that of who asks, who is still who he was when he
+// began it.
+func (n *runNote) belongs(info leafproof.PrincipalInfo) bool {
+	if n.Principal != info.Name {
+		return false
+	}
+	if info.Name == leafproof.Owner.Principal {
+		return true
+	}
+	return n.Tenant == info.Tenant && n.Since.Equal(info.CreatedAt) && (info.Run == nil || *info.Run == n.RunID)
+}
+
+// openRun is a run that is held open, or about to be.
 type openRun struct {
-	id   string
-	note runNote
-	used time.Time
-	busy int // requests that are about it
+	id    string
+	ready chan struct{} // closed once it is open, or is not to be
+	used  time.Time
+	busy  int // requests that are about it
 
 	transcript refs.Transcript
 	file       *refs.File // nil: in memory
 	spool      *harness.Spool
 
-	mu      sync.Mutex // guards run, note.Tools and pending
-	run     *harness.Run
-	pending map[string]*harness.Input
-	order   []string // of pending
+	calls *keptCalls
+
+	equipping sync.Mutex // held while the tools change
+	mu        sync.Mutex // guards what follows
+	note      runNote    // but for Tools, it stays as it is
+	run       *harness.Run
 }
 
 // runs are the runs of a server.
@@ -86,20 +102,29 @@ func errNoRun() error {
 func (s *runs) begin(ctx context.Context, note runNote) (*openRun, error) {
 	var b [16]byte
 	_, _ = rand.Read(b[:])
-	r := &openRun{id: "rn_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])), note: note}
+	ready := make(chan struct{})
+	close(ready)
+	r := &openRun{ready: ready, id: "rn_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])), note: note}
 	if s.dir != "" {
 		if err := os.MkdirAll(filepath.Join(s.dir, r.id), 0o700); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.save(r); err != nil {
-		return nil, err
+	err := s.begun(ctx, r)
+	if err == nil {
+		if err = s.save(r.id, note); err != nil {
+			err = errors.Join(err, r.close())
+		}
 	}
-	if err := s.begun(ctx, r); err != nil {
+	if err != nil {
+		if s.dir != "" { // nobody knows its name
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.dir, r.id)))
+		}
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.busy++ // the caller gives it back
 	s.keep(r)
 	return r, nil
 }
@@ -108,115 +133,143 @@ func (s *runs) begin(ctx context.Context, note runNote) (*openRun, error) {
 func (s *runs) begun(ctx context.Context, r *openRun) (err error) {
 	if s.dir == "" {
 		r.transcript = refs.NewMemory(r.note.RunID)
+		r.calls, _ = openCalls("") // there is no folder to fail on
 	} else {
 		dir := filepath.Join(s.dir, r.id)
 		if r.file, err = refs.OpenTranscript(dir, r.note.RunID); err != nil {
 			return err
 		}
 		r.transcript = r.file
+		if r.calls, err = openCalls(filepath.Join(dir, "calls")); err != nil {
+			return errors.Join(err, r.file.Close())
+		}
 		if r.spool, err = harness.OpenSpool(filepath.Join(dir, "spool"), runSpool); err != nil {
 			return errors.Join(err, r.file.Close())
 		}
 	}
-	if err := r.equip(ctx, s.store, r.note.Tools); err != nil {
+	if r.run, err = r.equipped(ctx, s.store, r.note.Tools); err != nil {
 		return errors.Join(err, r.close())
 	}
 	return nil
 }
 
-// equip gives a run its tools. What the transcript has stays as it is.
-func (r *openRun) equip(ctx context.Context, store *leafproof.Store, list []runTool) error {
+// equip gives a run other tools. What the transcript has stays as it is.
+func (s *runs) equip(ctx context.Context, r *openRun, list []runTool) error {
+	r.equipping.Lock()
+	defer r.equipping.Unlock()
+	run, err := r.equipped(ctx, s.store, list)
+	if err != nil {
+		return err
+	}
+	note, _ := r.state()
+	note.Tools = list
+	if err := s.save(r.id, note); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.note, r.run = note, run
+	return nil
+}
+
+// equipped is the run with some tools.
+func (r *openRun) equipped(ctx context.Context, store *leafproof.Store, list []runTool) (*harness.Run, error) {
+	note, _ := r.state()
 	var tools []harness.Tool
 	for i, t := range list {
 		tool, err := t.tool(i)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		tools = append(tools, tool)
 	}
 	h, err := harness.New(harness.Options{Store: store, Spool: r.spool}, tools...)
 	if err != nil {
-		return invalid(http.StatusBadRequest, "/tools", "%v", err)
+		return nil, invalid(http.StatusBadRequest, "/tools", "%v", err)
 	}
-	profile, err := refs.ParseProfile(r.note.Profile)
+	profile, err := refs.ParseProfile(note.Profile)
 	if err != nil {
-		return invalid(http.StatusBadRequest, "/profile", "%v", err)
+		return nil, invalid(http.StatusBadRequest, "/profile", "%v", err)
 	}
 	task := harness.Task{}
-	if r.note.AsOf != nil {
-		task.AsOf = *r.note.AsOf
+	if note.AsOf != nil {
+		task.AsOf = *note.AsOf
 	}
-	run, err := h.Begin(ctx, harness.RunOptions{
-		Agent: r.note.Agent, Run: r.note.RunID, Tenant: r.note.Tenant, Profile: profile, Transcript: r.transcript, Task: task,
-		Caller: leafproof.Caller{Principal: r.note.Principal, Purpose: r.note.Purpose},
+	return h.Begin(ctx, harness.RunOptions{
+		Agent: note.Agent, Run: note.RunID, Tenant: note.Tenant, Profile: profile, Transcript: r.transcript, Task: task,
+		Caller: leafproof.Caller{Principal: note.Principal, Purpose: note.Purpose},
 	})
-	if err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.run, r.note.Tools, r.pending, r.order = run, list, map[string]*harness.Input{}, nil
-	return nil
 }
 
-// save writes the run's note, so that it is there after a crash.
-func (s *runs) save(r *openRun) error {
+// save writes a run's note, so that it is there after a crash.
+func (s *runs) save(id string, note runNote) error {
 	if s.dir == "" {
 		return nil
 	}
-	text, err := json.Marshal(r.note)
+	text, err := json.Marshal(note)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(s.dir, r.id)
-	f, err := os.CreateTemp(dir, "run.json.*")
-	if err != nil {
+	if err := writeDurably(filepath.Join(s.dir, id), "run.json", text); err != nil {
 		return err
 	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), filepath.Join(dir, "run.json")); err != nil {
-		return err
-	}
-	for _, name := range []string{dir, s.dir} {
-		d, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(d.Sync(), d.Close()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return syncFolder(s.dir)
 }
 
 // take returns a run that the caller began, for as long as it is not given back.
-func (s *runs) take(ctx context.Context, who leafproof.Caller, id string) (*openRun, error) {
+func (s *runs) take(ctx context.Context, info leafproof.PrincipalInfo, purpose, id string) (*openRun, error) {
 	if !runPattern.MatchString(id) {
 		return nil, errNoRun()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.open[id]
-	if r == nil {
-		var err error
-		if r, err = s.load(ctx, who, id); err != nil {
-			return nil, err
+	r, err := s.opened(ctx, info, id)
+	if err != nil {
+		return nil, err
+	}
+	switch note, _ := r.state(); {
+	case !note.belongs(info):
+		err = errNoRun()
+	case note.Purpose != purpose:
+		err = invalid(http.StatusBadRequest, purposeHeader, "the run was begun for another purpose")
+	default:
+		return r, nil
+	}
+	s.giveBack(r)
+	return nil, err
+}
+
+// opened returns a run that is held open, and opens it if it is not. While it does,
+// others wait who ask for the same one, and nobody else.
+func (s *runs) opened(ctx context.Context, info leafproof.PrincipalInfo, id string) (*openRun, error) {
+	for {
+		s.mu.Lock()
+		r := s.open[id]
+		if r == nil {
+			r = &openRun{id: id, ready: make(chan struct{}), busy: 1}
+			s.keep(r)
+			s.mu.Unlock()
+			err := s.load(ctx, info, r)
+			if err != nil {
+				s.mu.Lock()
+				delete(s.open, id)
+				s.mu.Unlock()
+			}
+			close(r.ready)
+			return r, err
 		}
-		s.keep(r)
+		r.busy++
+		r.used = time.Now()
+		s.mu.Unlock()
+		select {
+		case <-r.ready:
+		case <-ctx.Done():
+			s.giveBack(r)
+			return nil, ctx.Err()
+		}
+		if r.current() != nil {
+			return r, nil
+		}
+		s.giveBack(r) // whoever opened it could not: that need not be this caller's answer
 	}
-	if r.note.Principal != who.Principal {
-		return nil, errNoRun()
-	}
-	if r.note.Purpose != who.Purpose {
-		return nil, invalid(http.StatusBadRequest, purposeHeader, "the run was begun for another purpose")
-	}
-	r.busy++
-	r.used = time.Now()
-	return r, nil
 }
 
 func (s *runs) giveBack(r *openRun) {
@@ -225,30 +278,29 @@ func (s *runs) giveBack(r *openRun) {
 	r.busy--
 }
 
-// load opens a run from its folder.
-func (s *runs) load(ctx context.Context, who leafproof.Caller, id string) (*openRun, error) {
+// load opens a run from its folder, if it is that of who asks.
+func (s *runs) load(ctx context.Context, info leafproof.PrincipalInfo, r *openRun) error {
 	if s.dir == "" {
-		return nil, errNoRun()
+		return errNoRun()
 	}
-	text, err := os.ReadFile(filepath.Join(s.dir, id, "run.json"))
+	text, err := os.ReadFile(filepath.Join(s.dir, r.id, "run.json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errNoRun()
+		return errNoRun()
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &openRun{id: id}
 	if err := json.Unmarshal(text, &r.note); err != nil {
-		return nil, fmt.Errorf("run %s: %w", id, err)
+		return fmt.Errorf("run %s: %w", r.id, err)
 	}
-	if r.note.Principal != who.Principal {
-		return nil, errNoRun()
+	if !r.note.belongs(info) {
+		return errNoRun()
 	}
 	err = s.begun(ctx, r)
 	if errors.Is(err, flock.ErrHeld) {
-		return nil, wait(http.StatusServiceUnavailable, leafproof.CodeInternal, "run", "another process has the run open")
+		return wait(http.StatusServiceUnavailable, leafproof.CodeInternal, "run", "another process has the run open")
 	}
-	return r, err
+	return err
 }
 
 // keep holds a run open, and closes the one that was asked for longest ago where
@@ -293,30 +345,15 @@ func (s *runs) close() error {
 	return err
 }
 
-// current is the run with the tools that it has now.
+// state is the run as it is now: what it is, and with which tools.
+func (r *openRun) state() (runNote, *harness.Run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.note, r.run
+}
+
+// current is the run with the tools that it has now; nil where it could not be opened.
 func (r *openRun) current() *harness.Run {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.run
-}
-
-// await keeps a call whose tool runs elsewhere until its result comes, and names it.
-func (r *openRun) await(in *harness.Input) string {
-	name := strings.ToLower(rand.Text()[:20])
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.order) >= maxPending {
-		delete(r.pending, r.order[0])
-		r.order = r.order[1:]
-	}
-	r.pending[name] = in
-	r.order = append(r.order, name)
-	return name
-}
-
-// awaited is the call with a name; nil where it is not known, as after a restart.
-func (r *openRun) awaited(name string) *harness.Input {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.pending[name]
+	_, run := r.state()
+	return run
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"mime"
 	"mime/multipart"
 	"net/http"
 	"strconv"
@@ -112,7 +113,7 @@ type schemaFinding struct {
 
 // withRun does something with the run of the path.
 func (c *call) withRun(do func(r *openRun) error) error {
-	r, err := c.s.runs.take(c.r.Context(), c.who, c.params["run"])
+	r, err := c.s.runs.take(c.r.Context(), c.info, c.who.Purpose, c.params["run"])
 	if err != nil {
 		return err
 	}
@@ -151,13 +152,22 @@ func (c *call) beginRun() error {
 		return invalid(http.StatusBadRequest, "/run_id", "%v", err)
 	}
 	r, err := c.s.runs.begin(c.r.Context(), runNote{
-		Principal: c.who.Principal, Purpose: c.who.Purpose, Tenant: tenant, Agent: in.AgentID, RunID: in.RunID, Profile: in.Profile, AsOf: in.AsOf, Tools: in.Tools,
+		Principal: c.who.Principal, Since: c.since(), Purpose: c.who.Purpose, Tenant: tenant, Agent: in.AgentID, RunID: in.RunID, Profile: in.Profile, AsOf: in.AsOf, Tools: in.Tools,
 	})
 	if err != nil {
 		return err
 	}
+	defer c.s.runs.giveBack(r)
 	c.w.Header().Set("Location", "/v1/runs/"+r.id)
 	return c.showRun(http.StatusCreated, r)
+}
+
+// since is when the principal that asks was entered; zero for the owner, who never was.
+func (c *call) since() time.Time {
+	if c.who.Principal == leafproof.Owner.Principal {
+		return time.Time{}
+	}
+	return c.info.CreatedAt
 }
 
 func (c *call) getRun() error {
@@ -182,10 +192,7 @@ func (c *call) schemas() error {
 		if len(in.Tools) > maxTools {
 			return invalid(http.StatusBadRequest, "/tools", "%d tools, and at most %d are taken", len(in.Tools), maxTools)
 		}
-		if err := r.equip(c.r.Context(), c.s.store, in.Tools); err != nil {
-			return err
-		}
-		if err := c.s.runs.save(r); err != nil {
+		if err := c.s.runs.equip(c.r.Context(), r, in.Tools); err != nil {
 			return err
 		}
 		return c.showRun(http.StatusOK, r)
@@ -193,17 +200,17 @@ func (c *call) schemas() error {
 }
 
 func (c *call) showRun(status int, r *openRun) error {
-	run := r.current()
+	note, run := r.state()
 	shown, err := run.Declare()
 	if err != nil {
 		return invalid(http.StatusBadRequest, "/tools", "%v", err)
 	}
 	theirs := map[string]json.RawMessage{}
-	for _, t := range r.note.Tools {
+	for _, t := range note.Tools {
 		theirs[t.Name] = t.Schema
 	}
-	profile, _ := refs.ParseProfile(r.note.Profile)
-	out := runState{Run: r.id, RunID: r.note.RunID, AgentID: r.note.Agent, Profile: r.note.Profile, Protocol: run.Protocol(), Tools: []shownTool{}}
+	profile, _ := refs.ParseProfile(note.Profile)
+	out := runState{Run: r.id, RunID: note.RunID, AgentID: note.Agent, Profile: note.Profile, Protocol: run.Protocol(), Tools: []shownTool{}}
 	for _, d := range shown {
 		t := shownTool{Name: d.Name, Description: d.Description, Schema: d.Schema, Findings: []schemaFinding{}}
 		schema, elsewhere := theirs[d.Name]
@@ -301,7 +308,11 @@ func (c *call) callTool() error {
 		if err != nil {
 			return c.mustNotRun(run, call, err)
 		}
-		out := toolCalled{Call: r.await(got), Input: got.Args, Decision: &gateDecision{got.Decision.Decision, orEmpty(got.Decision.Unmet)}}
+		name, err := r.calls.keep(got)
+		if err != nil {
+			return err
+		}
+		out := toolCalled{Call: name, Input: got.Args, Decision: &gateDecision{got.Decision.Decision, orEmpty(got.Decision.Unmet)}}
 		for param := range got.Lazy {
 			out.Lazy = append(out.Lazy, lazyParam{param, "/v1/runs/" + r.id + "/calls/" + out.Call + "/" + hex.EncodeToString([]byte(param))})
 		}
@@ -346,9 +357,15 @@ func (c *call) lazy() error {
 	}
 	return c.withRun(func(r *openRun) error {
 		param, err := hex.DecodeString(c.params["param"])
-		in := r.awaited(c.params["call"])
-		if err != nil || in == nil || in.Lazy[string(param)] == nil {
-			return refuse(http.StatusNotFound, leafproof.CodeRefNotFound, leafproof.FixCall, "call", "no such call, or it has no such parameter")
+		if err != nil {
+			return errNoParam()
+		}
+		in, err := r.recall(c.r.Context(), c.params["call"])
+		if err != nil {
+			return err
+		}
+		if in.Lazy[string(param)] == nil {
+			return errNoParam()
 		}
 		data, err := in.Lazy[string(param)].Open(c.r.Context())
 		if err != nil {
@@ -356,11 +373,20 @@ func (c *call) lazy() error {
 		}
 		defer data.Close()
 		c.w.Header().Set("Content-Type", "application/octet-stream")
+		if c.r.Method == http.MethodHead {
+			c.w.WriteHeader(http.StatusOK)
+			return nil
+		}
 		if _, err := io.CopyBuffer(&c.w, onlyReader{data}, make([]byte, 64<<10)); err != nil {
 			return err
 		}
 		return nil
 	})
+}
+
+// errNoParam is the answer to who reads a parameter that is none.
+func errNoParam() error {
+	return refuse(http.StatusNotFound, leafproof.CodeRefNotFound, leafproof.FixCall, "param", "the call has no such parameter")
 }
 
 // onlyReader hides what else a reader can do.
@@ -404,7 +430,7 @@ func (c *call) result() error {
 		switch {
 		case strings.HasPrefix(media, "multipart/"):
 			return c.resultParts(r, params["boundary"])
-		case media == "application/json" && !q.Has("call") && !q.Has("call_id") && !q.Has("tool"):
+		case isJSON(media) && !q.Has("call") && !q.Has("call_id") && !q.Has("tool"):
 			text, err := c.bodyText(maxResult)
 			if err != nil {
 				return err
@@ -430,13 +456,16 @@ func (c *call) result() error {
 // record records a result and answers with what the model reads of it.
 func (c *call) record(r *openRun, named string, res harness.Result) error {
 	if named != "" {
-		if res.Input = r.awaited(named); res.Input != nil {
-			if res.Tool == "" {
-				res.Tool = res.Input.Call.Tool
-			}
-			if res.CallID == "" {
-				res.CallID = res.Input.Call.ID
-			}
+		in, err := r.recall(c.r.Context(), named)
+		if err != nil {
+			return err
+		}
+		res.Input = in
+		if res.Tool == "" {
+			res.Tool = in.Call.Tool
+		}
+		if res.CallID == "" {
+			res.CallID = in.Call.ID
 		}
 	}
 	if res.Tool == "" {
@@ -538,7 +567,7 @@ func (c *call) resultParts(r *openRun, boundary string) error {
 	if _, twice := raw.Blobs[part.FormName()]; twice {
 		return invalid(http.StatusBadRequest, "parts", "two blobs stand at %s", printable(part.FormName()))
 	}
-	raw.Blobs[part.FormName()] = harness.Blob{Reader: part, MediaType: part.Header.Get("Content-Type"), Name: part.FileName()}
+	raw.Blobs[part.FormName()] = harness.Blob{Reader: &partReader{c: c, r: part, end: func() error { return c.endParts(parts, "a blob") }}, MediaType: part.Header.Get("Content-Type"), Name: part.FileName()}
 	res.Value = raw
 	return c.record(r, named, res)
 }
@@ -638,8 +667,7 @@ func (c *call) admissions() error {
 
 // bodyText reads a JSON body.
 func (c *call) bodyText(most int64) ([]byte, error) {
-	media, _, err := c.mediaType()
-	if err != nil || media != "application/json" {
+	if !isJSON(c.r.Header.Get("Content-Type")) {
 		return nil, invalid(http.StatusUnsupportedMediaType, "Content-Type", "the body must be application/json")
 	}
 	b, err := c.take(most)
@@ -647,6 +675,12 @@ func (c *call) bodyText(most int64) ([]byte, error) {
 		return nil, err
 	}
 	return io.ReadAll(b)
+}
+
+// isJSON reports the media type of JSON, with whatever parameters: they mean nothing.
+func isJSON(text string) bool {
+	media, _, err := mime.ParseMediaType(text)
+	return err == nil && media == "application/json"
 }
 
 // decodeDeep is decode for bodies that hold other people's JSON, which may be nested
