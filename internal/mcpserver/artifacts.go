@@ -21,6 +21,7 @@ type putArgs struct {
 	MediaType  *string         `json:"media_type"`
 	Records    *string         `json:"records"`
 	At         *string         `json:"at"`
+	Index      []string        `json:"index"`
 	ToolCallID *string         `json:"tool_call_id"`
 	SourceID   *string         `json:"source_id"`
 	SnapshotID *string         `json:"snapshot_id"`
@@ -29,6 +30,9 @@ type putArgs struct {
 	Partial    *bool           `json:"partial"`
 	ExpiresIn  *int64          `json:"expires_in_seconds"`
 }
+
+// indexMemory is how much memory the building of a call's indexes may take.
+const indexMemory = 16 << 20
 
 // bytes is the content.
 func (a putArgs) bytes() ([]byte, error) {
@@ -83,6 +87,7 @@ func (a putArgs) facts(who Identity) (leafproof.Facts, leafproof.PutOptions, err
 		return f, o, placed(err)
 	}
 	f.Caller, f.RunID, o.Tenant = who.Caller, who.Run, who.Tenant
+	o.Indexes, o.IndexMemory = a.Index, indexMemory
 	f.Partial = a.Partial != nil && *a.Partial
 	if a.ExpiresIn != nil {
 		if *a.ExpiresIn < 1 || *a.ExpiresIn > int64(100*365*24*time.Hour/time.Second) {
@@ -112,6 +117,13 @@ func placed(err error) error {
 			return &leafproof.Error{Code: e.Code, Message: strings.ReplaceAll(e.Message, e.At, at), Retryable: e.Retryable, Action: e.Action, At: at}
 		}
 	}
+	what := e.At
+	if what == "" {
+		what, _, _ = strings.Cut(e.Message, ":")
+	}
+	if at := map[string]string{"index": "/index", "pointer": "/at", "records": "/records"}[what]; at != "" {
+		return &leafproof.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, Action: e.Action, At: at}
+	}
 	return err
 }
 
@@ -127,7 +139,7 @@ func (f *face) put(ctx context.Context, a putArgs) (any, error) {
 	}
 	draft, err := f.store.Put(ctx, bytes.NewReader(content), o)
 	if err != nil {
-		return nil, err
+		return nil, placed(err)
 	}
 	ref, err := f.store.Publish(ctx, draft, facts)
 	if err != nil {
@@ -155,7 +167,11 @@ func (f *face) made(ctx context.Context, ref manifest.ArtifactRef, size int64) (
 	if err != nil {
 		return nil, err
 	}
-	return view(ctx, ref, st.Manifest, size), nil
+	v := view(ctx, ref, st.Manifest, size)
+	for _, x := range st.Indexes {
+		v.Indexes = append(v.Indexes, cut(x.Path))
+	}
+	return v, nil
 }
 
 type statArgs struct {
@@ -171,6 +187,9 @@ func (f *face) stat(ctx context.Context, a statArgs) (any, error) {
 		return nil, err
 	}
 	v := view(ctx, st.Ref, st.Manifest, st.Manifest.Size)
+	for _, x := range st.Indexes {
+		v.Indexes = append(v.Indexes, cut(x.Path))
+	}
 	v.SupersededBy = st.SupersededBy[:min(len(st.SupersededBy), maxListed)]
 	v.InputsDeleted = st.InputsDeleted[:min(len(st.InputsDeleted), maxListed)]
 	return v, nil

@@ -44,11 +44,11 @@ func (f *face) query(ctx context.Context, a queryArgs) (any, error) {
 	if q.Count = a.Count != nil && *a.Count; q.Count {
 		q.ReturnBytes, q.Limit = 0, or(a.Limit, 0)
 	} else {
-		q.Limit = min(or(a.Limit, defaultRows), maxRows)
+		q.Limit = min(or(a.Limit, defaultRows), int64(max(1, maxRows/max(1, len(a.Select)))))
 	}
-	rows := []rowView{}
+	rows, room := []rowView{}, MaxPage
 	answer, err := f.store.Query(ctx, f.who.Caller, string(a.Artifact), q, func(r leafproof.Row) error {
-		row, err := showRow(ctx, r)
+		row, err := showRow(ctx, r, &room)
 		rows = append(rows, row)
 		return err
 	})
@@ -59,8 +59,10 @@ func (f *face) query(ctx context.Context, a queryArgs) (any, error) {
 	return v, err
 }
 
-// showRow gives a row the form that a model reads.
-func showRow(ctx context.Context, r leafproof.Row) (rowView, error) {
+// showRow gives a row the form that a model reads. Values that are selected in it take
+// of the room that the page has for those, in bytes of the answer; what has no room is
+// counted.
+func showRow(ctx context.Context, r leafproof.Row, pageRoom *int) (rowView, error) {
 	row := newRow(r.Record, r.Span)
 	if r.Selected == nil {
 		s, err := showWithin(ctx, bytes.Clone(r.Bytes), r.JSON, PageBytes)
@@ -72,12 +74,25 @@ func showRow(ctx context.Context, r leafproof.Row) (rowView, error) {
 	for i, values := range r.Selected {
 		row.Selected[i] = []valueView{}
 		for _, v := range values {
-			s, err := showWithin(ctx, bytes.Clone(v.Bytes), r.JSON, room)
+			if len(v.Path) > *pageRoom { // the least that it would take
+				row.NotShown++
+				continue
+			}
+			s, err := showWithin(ctx, bytes.Clone(v.Bytes), r.JSON, min(room, *pageRoom))
 			if err != nil {
 				return row, err
 			}
+			view := valueView{v.Path, s}
+			text, err := marshal(view)
+			if err != nil {
+				return row, err
+			}
+			if *pageRoom -= len(text); *pageRoom < 0 {
+				row.NotShown++
+				continue
+			}
 			room = max(0, room-len(v.Bytes))
-			row.Selected[i] = append(row.Selected[i], valueView{v.Path, s})
+			row.Selected[i] = append(row.Selected[i], view)
 		}
 	}
 	return row, nil

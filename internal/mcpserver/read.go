@@ -165,6 +165,7 @@ type rowView struct {
 	Base64   []byte          `json:"base64,omitempty"`
 	Preview  json.RawMessage `json:"preview,omitempty"`
 	Selected [][]valueView   `json:"selected,omitempty"`
+	NotShown int             `json:"not_shown,omitempty"` // values that were selected, and had no room
 }
 
 type valueView struct {

@@ -62,16 +62,16 @@ const (
 	artifactSchema = outputHead + `,` + referenceSchema + `,"resource":{"type":"string"},"size":{"type":"integer","description":"in bytes"},` +
 		`"format":{"type":["object","null"],"properties":{"mediaType":{"type":"string"},"records":{"type":["object","null"],"properties":{"format":{"type":"string"},"pointer":{"type":"string"},"columns":{"type":"array","items":{"type":"string"}},"count":{"type":"integer"}}}}},` +
 		`"created_at":{"type":"string"},"expires_at":` + stringOrNull + `,` + sourceSchema + `,"completeness":` + captureSchema + `,"tool_call_id":{"type":"string"},"schema_version":{"type":"string"},"schema_failed":{"type":"integer"},` +
-		`"selectors":{"type":"array","items":{"type":"string"}},` + successors + `,"inputs_deleted":{"type":"array","items":{"type":"string"}},"notes":{"type":"array","items":{"type":"string"}}` + outputTail
+		`"selectors":{"type":"array","items":{"type":"string"}},"indexes":{"type":"array","items":{"type":"string"},"description":"the paths that indexes are over"},` + successors + `,"inputs_deleted":{"type":"array","items":{"type":"string"}},"notes":{"type":"array","items":{"type":"string"}}` + outputTail
 
 	answerHead = outputHead + `,` + referenceSchema + `,` + sourceSchema + `,"selector":{},"order":{"type":"string"},"records_total":{"type":"integer"},` +
 		`"examined":{"type":"object","properties":{"records":{"type":"integer"},"bytes":{"type":"integer"},"ranges":{"type":"array"}}},"matched":{"type":"integer"},"matched_so_far":{"type":"integer"},` +
 		`"returned":{"type":"integer"},"undecidable":{"type":"integer"},"undecidable_spans":{"type":"array"},` +
-		`"stop":{"type":"string"},"more":{"enum":["yes","no","unknown"]},"capture_completeness":` + captureSchema + `,"basis":{"type":"string"},"assurance":{"type":"string"},` +
+		`"stop":{"type":"string"},"more":{"enum":["yes","no","unknown"]},"capture_completeness":` + captureSchema + `,"basis":{"type":"string"},"assurance":{"type":"string"},"indexes":{"type":"array","items":{"type":"string"},"description":"the paths of the indexes that told which records to examine"},` +
 		`"cursor":{"type":"string","description":"goes on with the next page"},"conclusion":{"type":"string","description":"the strongest sentence that the facts justify"},` + successors
 
 	shownSchema = `"value":{"description":"JSON, as it stands in the artifact"},"text":{"type":"string"},"base64":{"type":"string"},"preview":{"type":"object","description":"of what is too long for a page"}`
-	rowsSchema  = `"rows":{"type":"array","items":{"type":"object","properties":{"record":{"type":"integer"},"span":` + spanSchema + `,` + shownSchema + `,"selected":{"type":"array"}},"required":["record","span"]}}`
+	rowsSchema  = `"rows":{"type":"array","items":{"type":"object","properties":{"record":{"type":"integer"},"span":` + spanSchema + `,` + shownSchema + `,"selected":{"type":"array"},"not_shown":{"type":"integer","description":"selected values that had no room: select less, or read the span"}},"required":["record","span"]}}`
 	nextSchema  = `{"type":["integer","null"],"description":"where the next page begins; null at the end"}`
 )
 
@@ -90,6 +90,7 @@ var tools = []*tool{
 		description: "Keeps content, exactly as it is given, as a new immutable artifact, and returns its id and a reference to it. At most 8 MiB.",
 		input: `{"type":"object","properties":{"content":{"type":"string"},"encoding":{"enum":["utf-8","base64"],"default":"utf-8"},"media_type":{"type":"string","description":"as in application/json"},` +
 			`"records":{"enum":["auto","ndjson","json","csv","text","concat","none"],"description":"how records stand in the content; auto finds out"},"at":{"type":"string","description":"the JSON Pointer of the array whose elements are the records"},` +
+			`"index":{"type":"array","items":{"type":"string"},"maxItems":64,"description":"paths in the records to build indexes over, JSON Pointers or JSONPath queries: answers from them come sooner"},` +
 			`"tool_call_id":{"type":"string"},"source_id":{"type":"string","description":"where the content is from"},"snapshot_id":{"type":"string"},"observed_at":{"type":"string","format":"date-time"},` +
 			`"coverage":{"type":"object","description":"what the capture covers, as in {\"region\":\"eu-west\"}"},"partial":{"type":"boolean","description":"it lacks some of that"},"expires_in_seconds":{"type":"integer","minimum":1}},` +
 			`"required":["content"],"additionalProperties":false}`,

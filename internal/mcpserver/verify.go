@@ -47,7 +47,12 @@ var untold = map[string]bool{manifest.FactKey: true, manifest.FactScope: true, m
 // digests are fingerprints of keys, and digests in hex.
 var digests = regexp.MustCompile(`SHA256:[A-Za-z0-9+/]{43}|[0-9a-f]{64}`)
 
-func told(s string) string { return cut(digests.ReplaceAllString(manifest.Printable(s), "…")) }
+// tenants is how a reason names one.
+var tenants = regexp.MustCompile(`\b(tenant|artifact is of) "?[A-Za-z0-9][A-Za-z0-9._:-]*"?`)
+
+func told(s string) string {
+	return cut(tenants.ReplaceAllString(digests.ReplaceAllString(manifest.Printable(s), "…"), "$1 …"))
+}
 
 // verify checks a bundle by the policy of the store.
 func (f *face) verify(ctx context.Context, a verifyArgs) (any, error) {

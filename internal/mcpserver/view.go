@@ -38,6 +38,7 @@ type artifactView struct {
 	SchemaVersion *string              `json:"schema_version,omitempty"`
 	SchemaFailed  *int64               `json:"schema_failed,omitempty"`
 	Selectors     []string             `json:"selectors"`
+	Indexes       []string             `json:"indexes,omitempty"` // the paths that indexes are over
 	SupersededBy  []selector.Successor `json:"superseded_by,omitempty"`
 	InputsDeleted []string             `json:"inputs_deleted,omitempty"`
 	Notes         []string             `json:"notes,omitempty"`
@@ -185,6 +186,7 @@ type answerView struct {
 	Completeness     completenessView     `json:"capture_completeness"`
 	Basis            string               `json:"basis"`
 	Assurance        string               `json:"assurance"`
+	Indexes          []string             `json:"indexes,omitempty"` // the paths of those that told which records to examine
 	Cursor           string               `json:"cursor,omitempty"`
 	Conclusion       string               `json:"conclusion"`
 	SupersededBy     []selector.Successor `json:"superseded_by,omitempty"`
@@ -198,7 +200,7 @@ func answered(ctx context.Context, a *selector.Answer) answerView {
 		Selector:      a.Selector, Order: a.Order, RecordsTotal: a.RecordsTotal, Examined: a.Examined,
 		Matched: a.Matched, MatchedSoFar: a.MatchedSoFar, Returned: a.Returned,
 		Undecidable: a.Undecidable, UndecidableSpans: a.UndecidableSpans, Stop: a.Stop, More: a.More,
-		Completeness: completeness(ctx, a.Completeness), Basis: a.Basis, Assurance: a.Assurance, Cursor: a.Cursor,
+		Completeness: completeness(ctx, a.Completeness), Basis: a.Basis, Assurance: a.Assurance, Indexes: a.Indexes, Cursor: a.Cursor,
 		Conclusion: cut(a.Conclusion), SupersededBy: a.SupersededBy[:min(len(a.SupersededBy), maxListed)],
 	}
 	v.Examined.Ranges = a.Examined.Ranges[:min(len(a.Examined.Ranges), maxListed)]

@@ -290,6 +290,7 @@ func TestStranger(t *testing.T) {
 	}
 	cs := connect(t, s, mcpserver.Identity{Caller: leafproof.Caller{Principal: "eve"}, Tenant: "other"})
 	none := "art_" + strings.Repeat("a", 32)
+	ref := func(id string) string { return `{"$ref":{"type":"Blob","key":"` + id + `"}}` }
 	for tool, args := range map[string][]string{
 		"artifact_read":   {`}`, `,"first_record":0}`, `,"pointer":"/a"}`, `,"preview":true}`, `,"offset":1000000}`},
 		"artifact_query":  {`}`, `,"count":true}`, `,"where":"@.a == 1"}`},
@@ -303,6 +304,10 @@ func TestStranger(t *testing.T) {
 			b, _ := json.Marshal(missing)
 			if !failed || foreign["code"] != "ref_not_found" || strings.ReplaceAll(string(a), id, none) != string(b) {
 				t.Errorf("%s %s: a foreign id is answered %s, a missing one %s", tool, rest, a, b)
+			}
+			named, failed := call(t, cs, tool, `{"artifact_id":`+ref(id)+rest)
+			if c, _ := json.Marshal(named); !failed || string(c) != string(a) {
+				t.Errorf("%s %s: a foreign reference is answered %s, the id %s", tool, rest, c, a)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	v2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -81,7 +82,12 @@ func decode(args []byte, into any) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &own):
-		return own
+		e := *own
+		if errors.As(err, &semantic) && semantic.JSONPointer != "" { // where the artifact is named
+			e.At = string(semantic.JSONPointer)
+			e.Message = strings.Replace(e.Message, "/artifact_id:", e.At+":", 1)
+		}
+		return &e
 	case errors.As(err, &semantic):
 		at := string(semantic.JSONPointer)
 		if errors.Is(err, v2.ErrUnknownName) {
