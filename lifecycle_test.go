@@ -130,6 +130,13 @@ func TestNames(t *testing.T) {
 	if n, err := s.Name(ctx, owner, "local", "latest", 2); err != nil || n.ArtifactID != two {
 		t.Errorf("version 2: %+v, %v", n, err)
 	}
+	// Two snapshots under one name: what is in hand still gives its own bytes (case 21).
+	for id, want := range map[string]string{one: "1\n", two: "2\n"} {
+		var got bytes.Buffer
+		if a, err := s.Read(ctx, owner, id, leafproof.Selector{}, &got); err != nil || got.String() != want || a.ArtifactID != id {
+			t.Errorf("%s: %q, %v; want %q", id, got.String(), err, want)
+		}
+	}
 	s.Close()
 	s = openStore(t, dir, leafproof.WithAuthority(reader{deny: one}))
 	_, hidden := s.Name(ctx, asReader, "", "latest", 0)
