@@ -212,10 +212,6 @@ func (v *coverage) entry(e indexEntry, first bool) error {
 	if !v.within {
 		return nil
 	}
-	ordered := v.c.way == ascending || v.c.way == descending
-	if ordered && e.key[0] == KeyString && !KeyExact(e.key) {
-		return unprovable("among the keys are long strings, whose order the index does not tell")
-	}
 	place := v.entries
 	v.entries++
 	if v.firstOnPage < 0 {
@@ -223,6 +219,10 @@ func (v *coverage) entry(e indexEntry, first bool) error {
 	}
 	if v.c.asked.Count || !v.takes(place) {
 		return nil
+	}
+	ordered := v.c.way == ascending || v.c.way == descending
+	if ordered && e.key[0] == KeyString && !KeyExact(e.key) {
+		return unprovable("among the keys are long strings, whose order the index does not tell")
 	}
 	if place == v.lastPlace() {
 		v.c.rows.lastShown = e.record

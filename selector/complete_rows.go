@@ -76,8 +76,15 @@ func (c *Completeness) Record(record int64, span Span, b []byte, emit func(Row) 
 		return c.enter(-1, needRecords)
 	}
 	j.shown, j.last = j.shown+1, record
-	if c.want.Layout.isJSON() && len(b) > 0 && (quickSpace(b[:1], 0) > 0 || quickSpace(b[len(b)-1:], 0) > 0) {
-		return badProof("record %d has white space around it", record)
+	switch c.want.Layout.Format {
+	case FormatJSON, FormatConcat:
+		if len(b) > 0 && (quickSpace(b[:1], 0) > 0 || quickSpace(b[len(b)-1:], 0) > 0) {
+			return badProof("record %d has white space around it", record)
+		}
+	case FormatNDJSON, FormatText: // all of a line, with the white space in it
+		if bytes.IndexByte(b, '\n') >= 0 {
+			return badProof("record %d is more than a line", record)
+		}
 	}
 	if err := j.indexed(record, b); err != nil {
 		return err
@@ -187,7 +194,7 @@ func (h *orderedRows) Pop() any {
 type Proven struct {
 	Matched     int64  `json:"matched"`     // records that match; those up to the last row where the answer is cut short
 	Returned    int64  `json:"returned"`    // rows
-	Undecidable int64  `json:"undecidable"` // records that cannot be told, as far as Matched goes
+	Undecidable int64  `json:"undecidable"` // records that cannot be told, as far as Matched goes; of a count those in the index's tail, some of which may match
 	Shown       int64  `json:"shown"`       // records whose bytes the proof shows
 	Cut         bool   `json:"cut"`         // by its limit: what stands behind the last row is not shown
 	More        string `json:"more"`        // whether more records match than were returned: yes, no or unknown

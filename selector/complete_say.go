@@ -12,6 +12,12 @@ func (a *Answer) ConcludeProven(asked Asked, p Proven, condition string) string 
 	}
 	of := fmt.Sprintf(" among %s", count(a.RecordsTotal, "record"))
 	undecided := fmt.Sprintf("; %d undecidable", p.Undecidable)
+	if asked.Count && p.Undecidable > 0 { // nobody looked at these records: some may well be decidable
+		undecided = fmt.Sprintf("; %d undetermined in the index, which may match too", p.Undecidable)
+		if p.Matched == 0 {
+			return fmt.Sprintf("%sno record that the index determines %s%s%s%s.", noConclusion, what, a.within(), of, undecided) + a.beyond()
+		}
+	}
 	switch {
 	case p.Cut:
 		order := "in document order"

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"sort"
+	"strings"
 	"testing"
 
 	"leafproof/merkle"
@@ -370,5 +371,28 @@ func (x *indexed) compare(t testing.TB, asked selector.Asked, s *shown) {
 	}
 	if got.Returned != int64(len(rows)) || got.Cut && got.Returned != asked.Limit {
 		t.Fatalf("%s: %+v with %d rows", name, got, len(rows))
+	}
+}
+
+// TestCompleteLong cuts answers in the order of an index that has long strings:
+// what is shown must be in front of them, or is shown whole.
+func TestCompleteLong(t *testing.T) {
+	long := strings.Repeat("x", 97)
+	src := fmt.Appendf(nil, `{"a":"b","end":1} `+"\n"+`{"a":"%sz"}`+"\n"+`{"a":"z"}`+"\n"+`{"a":"%sy"}`+"\n"+`{"a":"a"}`+"\n", long, long)
+	x := newIndexed(t, src, selector.Layout{Format: selector.FormatNDJSON}, "/a")
+	for _, c := range []struct {
+		limit int64
+		order string
+		cut   bool
+	}{{1, "/a", true}, {2, "/a", true}, {3, "/a", false}, {1, "/a:desc", true}, {2, "/a:desc", false}} {
+		asked := x.ask(t, `@.a > "A"`, c.limit, c.order)
+		s, err := x.prove(t, asked)
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		x.compare(t, asked, s)
+		if (s.position > 0) != c.cut {
+			t.Errorf("%+v: shows %d", c, s.position)
+		}
 	}
 }

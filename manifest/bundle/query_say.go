@@ -55,6 +55,9 @@ func answerDetail(p *selector.Proven, a selector.Asked, records int64) string {
 	case a.Limit > 0 && p.Returned < p.Matched:
 		return fmt.Sprintf("the first %d of %d of %d records, %d undecidable", p.Returned, p.Matched, records, p.Undecidable)
 	}
+	if a.Count {
+		return fmt.Sprintf("%d of %d records, %d undetermined in the index", p.Matched, records, p.Undecidable)
+	}
 	return fmt.Sprintf("%d of %d records, %d undecidable", p.Matched, records, p.Undecidable)
 }
 

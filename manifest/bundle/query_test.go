@@ -140,8 +140,8 @@ func TestQueryBundle(t *testing.T) {
 	data := incidents(4000)
 	src, x := withIndex(t, data, "/id", "/n", "/status")
 	id, number, status := x[0], x[1], x[2]
-	count := ask(t, `@.n == 77`, 0)
-	count.Count = true
+	counted := func(a selector.Asked) selector.Asked { a.Count = true; return a }
+	count := counted(ask(t, `@.n == 77`, 0))
 	for _, c := range []struct {
 		x      bundle.IndexSource
 		asked  selector.Asked
@@ -157,7 +157,9 @@ func TestQueryBundle(t *testing.T) {
 		{x: id, where: `@.id == 1234`, asked: ask(t, `@.id == 1234`, 0), says: "1 of 4000", end: "Exactly 1 record with @.id == 1234 in the captured coverage (region eu) "},
 		{x: number, where: `@.n == 77 || @.n == 78`, asked: ask(t, `@.n == 77 || @.n == 78`, 0), says: "of 4000 records, 0 undecidable", end: "Exactly "},
 		{x: number, where: `@.n == 77 && @.status == "open"`, asked: ask(t, `@.n == 77 && @.status == "open"`, 0), says: "of 4000 records", end: "Exactly "},
-		{x: number, where: `@.n == 77`, asked: count, says: "8 of 4000 records, 0 undecidable", end: "Exactly 8 records with @.n == 77 ", noRows: true},
+		{x: number, where: `@.n == 77`, asked: count, says: "8 of 4000 records, 0 undetermined in the index", end: "Exactly 8 records with @.n == 77 ", noRows: true},
+		{x: status, where: `@.status == "open"`, asked: counted(ask(t, `@.status == "open"`, 0)), says: "42 undetermined in the index", end: "At least ", noRows: true},
+		{x: status, where: `@.status == "lost"`, asked: counted(ask(t, `@.status == "lost"`, 0)), says: "0 of 4000 records, 42 undetermined", end: "no_conclusion: no record that the index determines with ", noRows: true},
 		{x: status, where: `@.status == "closed"`, asked: ask(t, `@.status == "closed"`, 7), says: "the first 7 rows", end: "These are the first 7 records ", order: func(r []string) []string { return r[:7] }},
 		{x: id, where: `@.id < 1000`, asked: ask(t, `@.id < 1000`, 3, "/id:desc"), says: "the first 3 rows", end: "These are the first 3 records ", order: func(r []string) []string {
 			slices.Reverse(r)
