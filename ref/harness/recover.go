@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"leafproof"
 	"leafproof/manifest"
@@ -25,84 +26,170 @@ type Earlier struct {
 	Missing []string
 }
 
+// A Recovery is a capture that is to be acquired anew, or gone on with. That it may be
+// was found out and taken from the run's budget when it was begun: what is left is to
+// acquire it, here or by a program elsewhere, and to give what came to Record, once.
+//
+// A server of runs keeps one under a name of its own between two requests: one that
+// names the reference (with what the tool demands) and is answered with the members of
+// Earlier, and one with the result, whose JSON and blobs are a [Raw]. Neither the
+// Recovery nor the name is anything that a model reads or writes.
+type Recovery struct {
+	Earlier
+	// Rest says that what comes stands behind the bytes of the capture, and is of the
+	// same source and snapshot: see [Run.BeginResume].
+	Rest bool
+
+	run        *Run
+	id, tool   string
+	supersedes *manifest.Supersede
+	captured   *manifest.Manifest // where Rest
+	done       atomic.Bool
+}
+
 // Refetch acquires anew what a reference leads to, for a tool whose demands it does
-// not meet. It needs a task about the current state, leave to read the old capture
-// now, something left of the recovery budget, and a tool that can. What comes is a new
-// artifact, which supersedes the old one, and a new message: the reference goes on
-// meaning what it meant.
+// not meet, with the Refetch of the tool that captured it: see BeginRefetch.
 func (r *Run) Refetch(ctx context.Context, x ref.Ref, demand Evidence) (View, error) {
-	old, err := r.earlier(ctx, x)
+	rec, tool, err := r.refetch(ctx, x, demand, true)
 	if err != nil {
 		return View{}, err
 	}
+	value, err := guarded(tool.Name, func() (any, error) { return tool.Refetch(ctx, rec.Earlier) })
+	return rec.Record(ctx, value, err)
+}
+
+// BeginRefetch finds out whether what a reference leads to may be acquired anew, for a
+// tool whose demands it does not meet. It needs a task about the current state, leave to
+// read the old capture now, and something left of the recovery budget, from which it
+// takes. What comes is a new artifact, which supersedes the old one, and a new message:
+// the reference goes on meaning what it meant.
+//
+// It is for who acquires it by himself, as for a tool that runs elsewhere. That the tool
+// can is for him to know.
+func (r *Run) BeginRefetch(ctx context.Context, x ref.Ref, demand Evidence) (*Recovery, error) {
+	rec, _, err := r.refetch(ctx, x, demand, false)
+	return rec, err
+}
+
+// refetch begins a refetch, by the tool's own function where it is here.
+func (r *Run) refetch(ctx context.Context, x ref.Ref, demand Evidence, here bool) (*Recovery, *Tool, error) {
+	old, err := r.earlier(ctx, x)
+	if err != nil {
+		return nil, nil, err
+	}
 	if !r.task.AsOf.IsZero() || !demand.AsOf.IsZero() {
-		return View{}, refuse(leafproof.CodeEvidence, leafproof.Stop, "task", "The task is about an earlier state, for which nothing newer stands in.")
+		return nil, nil, refuse(leafproof.CodeEvidence, leafproof.Stop, "task", "The task is about an earlier state, for which nothing newer stands in.")
 	}
 	as, err := r.h.store.Assess(ctx, r.caller, old.id, demand.need(r, used{id: old.id}))
 	if err != nil {
-		return View{}, err
+		return nil, nil, err
 	}
 	d := &Decision{Decision: leafproof.Admit, Unmet: []Unmet{}}
 	d.add("", as)
 	switch {
 	case as.Authority.State != leafproof.Holds:
-		return View{}, &leafproof.Error{Code: as.Authority.Code, Message: as.Authority.Reason, Action: as.Authority.Action, Retryable: as.Authority.Retryable}
+		return nil, nil, &leafproof.Error{Code: as.Authority.Code, Message: as.Authority.Reason, Action: as.Authority.Action, Retryable: as.Authority.Retryable}
 	case as.Decision == leafproof.Admit || as.Decision == leafproof.Qualify:
-		return View{}, refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "source", "Nothing that is required is missing: the reference can be used.")
-	case old.tool == nil || old.tool.Refetch == nil:
-		return View{}, refuse(leafproof.CodeEvidence, leafproof.Defer, "source", "What captured the value cannot acquire it anew.")
+		return nil, nil, refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "source", "Nothing that is required is missing: the reference can be used.")
+	case old.tool == nil || here && old.tool.Refetch == nil:
+		return nil, nil, refuse(leafproof.CodeEvidence, leafproof.Defer, "source", "What captured the value cannot acquire it anew.")
 	}
 	if err := r.budget.Take(old.size); err != nil {
-		return View{}, err
+		return nil, nil, err
 	}
 	old.Missing = d.Missing
-	value, err := guarded(old.tool.Name, func() (any, error) { return old.tool.Refetch(ctx, old.Earlier) })
-	res := Result{CallID: old.Call.ID, Tool: old.tool.Name, Value: value, Err: err}
+	rec := &Recovery{Earlier: old.Earlier, run: r, id: old.id, tool: old.tool.Name}
 	if as.Identity.Code != leafproof.CodeArtifactDeleted { // a deleted one cannot be superseded
-		res.supersedes = &manifest.Supersede{ArtifactID: old.id, Kind: "reacquire"}
+		rec.supersedes = &manifest.Supersede{ArtifactID: old.id, Kind: "reacquire"}
 	}
-	return r.recordOne(ctx, res)
+	return rec, old.tool, nil
 }
 
-// Resume goes on with a capture that is partial, where the source can continue it
-// consistently: what comes must be of the same source and snapshot, which the tool
-// states with it. The old capture and what came after it are a new artifact. All else
-// is refused, and a new capture is to be acquired. A task about an earlier state may
-// be served so: the snapshot is the same.
+// Resume goes on with a capture that is partial, with the Resume of the tool that
+// captured it: see BeginResume.
 func (r *Run) Resume(ctx context.Context, x ref.Ref) (View, error) {
-	old, err := r.earlier(ctx, x)
+	rec, tool, err := r.resume(ctx, x, true)
 	if err != nil {
 		return View{}, err
 	}
-	inconsistent := func(why string) error {
-		return refuse(leafproof.CodeEvidence, leafproof.Refetch, "source", "The capture cannot be gone on with: %s. Acquire a new one.", why)
+	rest, err := guarded(tool.Name, func() (Blob, error) { return tool.Resume(ctx, rec.Earlier) })
+	return rec.Record(ctx, rest, err)
+}
+
+// BeginResume finds out whether a capture that is partial can be gone on with, where the
+// source can continue it consistently: what comes must be of the same source and
+// snapshot, which is stated with it. The old capture and what came after it are a new
+// artifact. All else is refused, and a new capture is to be acquired. A task about an
+// earlier state may be served so: the snapshot is the same.
+//
+// As BeginRefetch, it takes from the recovery budget, and is for who acquires the rest
+// by himself.
+func (r *Run) BeginResume(ctx context.Context, x ref.Ref) (*Recovery, error) {
+	rec, _, err := r.resume(ctx, x, false)
+	return rec, err
+}
+
+func inconsistent(why string) error {
+	return refuse(leafproof.CodeEvidence, leafproof.Refetch, "source", "The capture cannot be gone on with: %s. Acquire a new one.", why)
+}
+
+// resume begins to go on, by the tool's own function where it is here.
+func (r *Run) resume(ctx context.Context, x ref.Ref, here bool) (*Recovery, *Tool, error) {
+	old, err := r.earlier(ctx, x)
+	if err != nil {
+		return nil, nil, err
 	}
 	st, err := r.h.store.Resolve(ctx, r.caller, old.id)
 	if err != nil {
-		return View{}, err
+		return nil, nil, err
 	}
 	was := st.Ref
 	switch {
 	case was.Completeness.Status != manifest.StatusPartial:
-		return View{}, refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "source", "The capture is not partial: there is nothing to go on with.")
-	case old.tool == nil || old.tool.Resume == nil:
-		return View{}, inconsistent("its source offers no continuation")
+		return nil, nil, refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "source", "The capture is not partial: there is nothing to go on with.")
+	case old.tool == nil || here && old.tool.Resume == nil:
+		return nil, nil, inconsistent("its source offers no continuation")
 	case was.SourceVersion.SourceID == nil || was.SourceVersion.SnapshotID == nil:
-		return View{}, inconsistent("it does not say of which snapshot it is")
+		return nil, nil, inconsistent("it does not say of which snapshot it is")
 	case !joins(st.Manifest):
-		return View{}, inconsistent("its format has an end")
+		return nil, nil, inconsistent("its format has an end")
 	}
 	if err := r.budget.Take(old.size); err != nil {
-		return View{}, err
+		return nil, nil, err
 	}
 	for _, o := range was.Completeness.Omissions {
 		text, err := json.Marshal(o.What)
 		if err != nil {
-			return View{}, err
+			return nil, nil, err
 		}
 		old.Missing = append(old.Missing, strings.Trim(string(text), `"`))
 	}
-	rest, err := guarded(old.tool.Name, func() (Blob, error) { return old.tool.Resume(ctx, old.Earlier) })
+	old.Ref = was
+	return &Recovery{
+		Earlier: old.Earlier, Rest: true, run: r, id: old.id, tool: old.tool.Name,
+		supersedes: &manifest.Supersede{ArtifactID: old.id, Kind: "correct"}, captured: st.Manifest,
+	}, old.tool, nil
+}
+
+// errRecovered is a recovery whose result came before.
+var errRecovered = errors.New("the result of the recovery was given already")
+
+// Record records what came of a recovery as a new message: the value, as that of a
+// [Result], or the error for which there is none. Of a capture that is gone on with the
+// value is one [Blob], or a [Raw] that is one at the pointer "", and there is no message
+// where the rest cannot be had or is not the rest.
+func (rec *Recovery) Record(ctx context.Context, value any, failed error) (View, error) {
+	if rec.done.Swap(true) {
+		return View{}, errRecovered
+	}
+	res := Result{CallID: rec.Call.ID, Tool: rec.tool, Value: value, Err: failed, supersedes: rec.supersedes}
+	if !rec.Rest {
+		return rec.run.recordOne(ctx, res)
+	}
+	if failed != nil {
+		return View{}, failed
+	}
+	rest, err := oneBlob(value)
 	if err != nil {
 		return View{}, err
 	}
@@ -111,18 +198,32 @@ func (r *Run) Resume(ctx context.Context, x ref.Ref) (View, error) {
 	if err != nil {
 		return View{}, err
 	}
-	if facts.SourceID != *was.SourceVersion.SourceID || facts.SnapshotID != *was.SourceVersion.SnapshotID {
+	was := rec.Ref.SourceVersion
+	if facts.SourceID != *was.SourceID || facts.SnapshotID != *was.SnapshotID {
 		return View{}, inconsistent("what comes now is of another snapshot")
 	}
-	before, stop := r.reader(ctx, old.id)
+	before, stop := rec.run.reader(ctx, rec.id)
 	defer stop()
 	whole := rest
 	whole.Reader = joined(before, rest.Reader)
-	whole.Records, whole.MediaType = st.Manifest.Predicate.Records.Format, st.Manifest.Predicate.Bytes.MediaType
-	return r.recordOne(ctx, Result{
-		CallID: old.Call.ID, Tool: old.tool.Name, Value: whole,
-		supersedes: &manifest.Supersede{ArtifactID: old.id, Kind: "correct"}, inputs: []string{old.id},
-	})
+	whole.Records, whole.MediaType = rec.captured.Predicate.Records.Format, rec.captured.Predicate.Bytes.MediaType
+	res.Value, res.inputs = whole, []string{rec.id}
+	return rec.run.recordOne(ctx, res)
+}
+
+// oneBlob is the blob that a value is.
+func oneBlob(value any) (Blob, error) {
+	switch v := value.(type) {
+	case Blob:
+		if v.Reader != nil {
+			return v, nil
+		}
+	case Raw:
+		if b, ok := v.Blobs[""]; ok && len(v.Blobs) == 1 && b.Reader != nil {
+			return b, nil
+		}
+	}
+	return Blob{}, refuse(leafproof.CodeSelectorInvalid, leafproof.FixCall, "", "What a capture is gone on with is one blob.")
 }
 
 // joins reports whether more of the same can stand behind the bytes of an artifact.
