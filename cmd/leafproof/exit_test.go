@@ -2,10 +2,31 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"leafproof"
 )
+
+// TestEveryCommandHasJSON: each command that ends with an answer gives it as one
+// JSON value, too. The others speak a protocol of their own.
+func TestEveryCommandHasJSON(t *testing.T) {
+	without := []string{"leafproof mcp", "leafproof mcp-proxy", "leafproof hook claude-code"}
+	var walk func(*cobra.Command)
+	walk = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.Name() != "completion" && sub.Name() != "help" {
+				walk(sub)
+			}
+		}
+		if !c.HasSubCommands() && c.Flags().Lookup("json") == nil != slices.Contains(without, c.CommandPath()) {
+			t.Errorf("%s: has --json: %v", c.CommandPath(), c.Flags().Lookup("json") != nil)
+		}
+	}
+	walk(newRoot())
+}
 
 // TestExitOfCode holds the exit code of every code that the store answers with.
 func TestExitOfCode(t *testing.T) {

@@ -23,7 +23,6 @@ func tlogCommand() *cobra.Command {
 		Long: "The commit log has a leaf for everything that the store published; it only grows. Its checkpoints are signed by the\n" +
 			"key of the role log, and show when a statement was there, and that it was never taken back.",
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(tlogShowCommand(), tlogCheckCommand(), tlogProveCommand(), tlogExportCommand(), tlogRequestCommand(), tlogCosignedCommand())
 	return cmd
@@ -130,6 +129,7 @@ func tlogCheckCommand() *cobra.Command {
 		Args: args(0, 0),
 	}
 	cmd.Flags().StringVar(&file, "checkpoints", "", "the file that remembers the highest checkpoint of each log")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withStore(cmd, func(s *leafproof.Store) error {
 			report, err := s.CheckLog(cmd.Context())
@@ -137,11 +137,8 @@ func tlogCheckCommand() *cobra.Command {
 				return err
 			}
 			w := cmd.OutOrStdout()
-			for _, f := range report.Findings {
-				fmt.Fprintf(w, "%s: %s\n", f.Fault, manifest.Printable(f.Detail))
-			}
 			if len(report.Findings) > 0 {
-				return &exitError{exitMismatch, nil}
+				return errors.Join(showFindings(w, report.Findings, *asJSON), &exitError{exitMismatch, nil})
 			}
 			head, err := s.LogHead(cmd.Context())
 			if err != nil {
@@ -155,11 +152,32 @@ func tlogCheckCommand() *cobra.Command {
 					return logError(err)
 				}
 			}
+			if *asJSON {
+				return printJSON(w, logChecked{head.Origin, head.Size, head.Root.String(), []leafproof.CheckFinding{}})
+			}
 			_, err = fmt.Fprintf(w, "%s: %d leaves, nothing is amiss\n", head.Origin, head.Size)
 			return err
 		})
 	}
 	return cmd
+}
+
+// logChecked is what tlog check --json prints: with findings nothing but these.
+type logChecked struct {
+	Origin   string                   `json:"origin,omitempty"`
+	Size     int64                    `json:"size,omitempty"`
+	Root     string                   `json:"root,omitempty"`
+	Findings []leafproof.CheckFinding `json:"findings"`
+}
+
+func showFindings(w io.Writer, list []leafproof.CheckFinding, asJSON bool) error {
+	if asJSON {
+		return printJSON(w, logChecked{Findings: list})
+	}
+	for _, f := range list {
+		fmt.Fprintf(w, "%s: %s\n", f.Fault, manifest.Printable(f.Detail))
+	}
+	return nil
 }
 
 // seen holds the newest checkpoint of a log to what a file remembers.
@@ -181,11 +199,20 @@ func tlogProveCommand() *cobra.Command {
 		Args:  args(1, 1),
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "-", "write it to this file")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, a []string) error {
 		return withStore(cmd, func(s *leafproof.Store) error {
 			p, err := s.LogProof(cmd.Context(), leafproof.Owner, a[0])
 			if err != nil {
 				return logError(err)
+			}
+			if *asJSON {
+				return outfile.Write(out, cmd.OutOrStdout(), func(w io.Writer) error {
+					return printJSON(w, struct {
+						ArtifactID string `json:"artifact_id"`
+						Proof      string `json:"proof"`
+					}{a[0], p.String()})
+				})
 			}
 			return outfile.Write(out, cmd.OutOrStdout(), func(w io.Writer) error {
 				_, err := io.WriteString(w, p.String())
@@ -204,6 +231,7 @@ func tlogExportCommand() *cobra.Command {
 			"up to date. It tells kinds and digests, and nothing of what was published.",
 		Args: args(1, 1),
 	}
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, a []string) error {
 		return withStore(cmd, func(s *leafproof.Store) error {
 			old, err := exported(s, cmd, a[0])
@@ -222,6 +250,14 @@ func tlogExportCommand() *cobra.Command {
 			})
 			if err != nil {
 				return logError(err)
+			}
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), struct {
+					Origin string `json:"origin"`
+					Size   int64  `json:"size"`
+					Root   string `json:"root"`
+					New    int64  `json:"new"`
+				}{head.Origin, head.Size, head.Root.String(), head.Size - old})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %d leaves, %d new\n", head.Origin, head.Size, head.Size-old)
 			return err
@@ -264,14 +300,14 @@ func tlogRequestCommand() *cobra.Command {
 		Args: args(0, 0),
 	}
 	cmd.Flags().Int64Var(&old, "old", 0, "the size that the witness cosigned last; it says so when this is wrong")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withStore(cmd, func(s *leafproof.Store) error {
 			r, err := s.WitnessRequest(cmd.Context(), old)
 			if err != nil {
 				return logError(err)
 			}
-			_, err = io.WriteString(cmd.OutOrStdout(), r.String())
-			return err
+			return printText(cmd, *asJSON, "request", r.String())
 		})
 	}
 	return cmd
@@ -286,6 +322,7 @@ func tlogCosignedCommand() *cobra.Command {
 		Args:  args(1, 1),
 	}
 	cmd.Flags().Int64Var(&size, "size", 0, "the checkpoint's size; the newest without it")
+	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, a []string) error {
 		text, err := readInput(cmd, a[0], tlog.MaxCheckpoint)
 		if err != nil {
@@ -307,6 +344,9 @@ func tlogCosignedCommand() *cobra.Command {
 			if err != nil {
 				return logError(err)
 			}
+			if *asJSON {
+				return printJSON(cmd.OutOrStdout(), logShown{Origin: c.Origin, Size: c.Size, Root: c.Root.String(), Checkpoint: c.String()})
+			}
 			_, err = io.WriteString(cmd.OutOrStdout(), c.String())
 			return err
 		})
@@ -321,55 +361,81 @@ func witnessCommand() *cobra.Command {
 		Long: "A witness sees to it that a log shows everybody one history: it signs a checkpoint only when it has grown from the one\n" +
 			"that it signed before, with the time. It needs no store; requests and answers are files.",
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:   "init DIR NAME",
-			Short: "Make a witness",
-			Long:  "Make the folder of a witness and print its key, as `leafproof policy add --witness NAME=KEY` takes it. NAME is as a URL without its scheme.",
-			Args:  args(2, 2),
-			RunE: func(cmd *cobra.Command, a []string) error {
-				key, err := leafproof.InitWitness(a[0], a[1])
-				if err != nil {
-					return logError(err)
-				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), key)
-				return err
-			},
-		},
-		&cobra.Command{
-			Use:   "trust DIR KEY",
-			Short: "Cosign a log from now on",
-			Long:  "Cosign the checkpoints of the log with this key, as the log line of its store's trust.policy has it.",
-			Args:  args(2, 2),
-			RunE: func(_ *cobra.Command, a []string) error {
-				key, err := manifest.ParseVerifierKey(a[1])
-				if err == nil {
-					err = leafproof.TrustLog(a[0], key)
-				}
-				return logError(err)
-			},
-		},
-		&cobra.Command{
-			Use:   "cosign DIR FILE|-",
-			Short: "Answer a request",
-			Long: "Answer a request that `leafproof tlog request` made: print the signature.\n\n" +
-				"Exit 2: the log is not known, did not sign, or has not grown from where the request says; 3: it has two histories.",
-			Args: args(2, 2),
-			RunE: func(cmd *cobra.Command, a []string) error {
-				text, err := readInput(cmd, a[1], tlog.MaxRequest)
-				if err != nil {
-					return err
-				}
-				sig, err := leafproof.Cosign(a[0], text)
-				if err != nil {
-					return logError(err)
-				}
-				_, err = io.WriteString(cmd.OutOrStdout(), sig.String())
-				return err
-			},
-		},
-	)
+	cmd.AddCommand(witnessInitCommand(), witnessTrustCommand(), witnessCosignCommand())
+	return cmd
+}
+
+// printText prints a text as it is, or as the one member of a JSON object.
+func printText(cmd *cobra.Command, asJSON bool, name, text string) error {
+	if asJSON {
+		return printJSON(cmd.OutOrStdout(), map[string]string{name: text})
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text)
+	return err
+}
+
+func witnessInitCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "init DIR NAME",
+		Short: "Make a witness",
+		Long:  "Make the folder of a witness and print its key, as `leafproof policy add --witness NAME=KEY` takes it. NAME is as a URL without its scheme.",
+		Args:  args(2, 2),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, a []string) error {
+		key, err := leafproof.InitWitness(a[0], a[1])
+		switch {
+		case err != nil:
+			return logError(err)
+		case *asJSON:
+			return printText(cmd, true, "key", key.String())
+		}
+		return printText(cmd, false, "", key.String()+"\n")
+	}
+	return cmd
+}
+
+func witnessTrustCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "trust DIR KEY",
+		Short: "Cosign a log from now on",
+		Long:  "Cosign the checkpoints of the log with this key, as the log line of its store's trust.policy has it.",
+		Args:  args(2, 2),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, a []string) error {
+		key, err := manifest.ParseVerifierKey(a[1])
+		if err == nil {
+			err = leafproof.TrustLog(a[0], key)
+		}
+		if err != nil || !*asJSON {
+			return logError(err)
+		}
+		return printText(cmd, true, "log", key.String())
+	}
+	return cmd
+}
+
+func witnessCosignCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cosign DIR FILE|-",
+		Short: "Answer a request",
+		Long: "Answer a request that `leafproof tlog request` made: print the signature.\n\n" +
+			"Exit 2: the log is not known, did not sign, or has not grown from where the request says; 3: it has two histories.",
+		Args: args(2, 2),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, a []string) error {
+		text, err := readInput(cmd, a[1], tlog.MaxRequest)
+		if err != nil {
+			return err
+		}
+		sig, err := leafproof.Cosign(a[0], text)
+		if err != nil {
+			return logError(err)
+		}
+		return printText(cmd, *asJSON, "signature", sig.String())
+	}
 	return cmd
 }
