@@ -120,6 +120,9 @@ func Repair(ctx context.Context, dir string, o CheckOptions) (*CheckReport, erro
 }
 
 func checkFolder(ctx context.Context, dir string, o CheckOptions, repair bool) (*CheckReport, error) {
+	if _, err := cas.ParseName(o.From); o.From != "" && err != nil {
+		return nil, fail(CodeSelectorInvalid, FixCall, "from", "a position is what an interrupted check named: %v", err)
+	}
 	if err := looksLikeStore(dir); err != nil {
 		return nil, err
 	}

@@ -131,7 +131,6 @@ func copyRegistryCommand() *cobra.Command {
 			"what became of one. Deleting the artifact, and taking away the leave to have it, makes copies wait for whoever\n" +
 			"controls them (pending); what was printed, exported or shown is out_of_control.",
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return usage("%s: add or mark", cmd.Name()) },
 	}
 	cmd.AddCommand(copiesAddCommand(), copiesMarkCommand())
 	return cmd

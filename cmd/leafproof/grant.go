@@ -207,7 +207,6 @@ func principalCommand() *cobra.Command {
 		Use:   "principal",
 		Short: "Add, list and remove those who may be given leave",
 		Args:  args(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(principalAdd(), principalList(), principalRemove())
 	return cmd

@@ -21,7 +21,6 @@ func hookCommand() *cobra.Command {
 		Use:   "hook",
 		Short: "Stand behind the tools of a coding agent",
 		Args:  args(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(hookClaudeCodeCommand())
 	return cmd

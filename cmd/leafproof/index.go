@@ -19,9 +19,6 @@ func indexCommand() *cobra.Command {
 		Use:   "index",
 		Short: "Build a field index of a file, or add one to an artifact",
 		Args:  args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return usage("index: build or add? usage: %s", cmd.UseLine())
-		},
 	}
 	cmd.AddCommand(indexBuildCommand(), indexAddCommand())
 	return cmd

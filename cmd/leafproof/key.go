@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,7 +19,6 @@ func keyCommand() *cobra.Command {
 		Use:   "key",
 		Short: "Make, list and export the keys that a store signs with",
 		Args:  args(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(keyNewCommand(), keyListCommand(), keyExportCommand())
 	return cmd
@@ -145,6 +145,9 @@ func keyExportCommand() *cobra.Command {
 		}
 		return withStore(cmd, func(s *leafproof.Store) error {
 			k, err := s.PublicKey(role)
+			if errors.Is(err, leafproof.ErrNoKey) && !manifest.IsRole(role) && role != manifest.RoleLog {
+				return usage("--role: %q is not a role; `leafproof key list` lists those with a key", role)
+			}
 			if err != nil {
 				return err
 			}

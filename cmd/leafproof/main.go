@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 		return code
 	}
 	fmt.Fprintf(errOut, "leafproof: %s\n", oneLine(err.Error()))
-	if hint := leafproof.Hint(err); hint != "" {
+	if hint := hintFor(ran, err); hint != "" {
 		fmt.Fprintf(errOut, "leafproof: hint: %s\n", hint)
 	}
 	if asJSON, _ := ran.Flags().GetBool("json"); asJSON && !spoken.spoken {
@@ -130,11 +130,12 @@ func newRoot() *cobra.Command {
 			"4 refused by authority, 5 not found, 64 usage.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          rootArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().String("store", "", "the store's folder (default $LEAFPROOF_STORE, else ~/.local/share/leafproof)")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage("%s: %v", cmd.Name(), err) })
+	root.SetFlagErrorFunc(badFlag)
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		initCommand(), putCommand(), lsCommand(), statCommand(), readCommand(), queryCommand(), rmCommand(), gcCommand(), logCommand(),
 		verifyCommand(), tlogCommand(), witnessCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
@@ -143,46 +144,9 @@ func newRoot() *cobra.Command {
 		serveCommand(), mcpCommand(), mcpProxyCommand(), hookCommand(),
 		refsCommand(), grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
 	)
+	root.InitDefaultCompletionCmd()
+	completeGroups(root)
 	return root
-}
-
-// exitError is an error with an exit code of its own. With err nil, all that is to
-// be said has been said.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return fmt.Sprintf("exit %d", e.code)
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
-
-func usage(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format, args...)}
-}
-
-// args checks the number of arguments, as a usage error.
-func args(low, high int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < low:
-			return usage("%s: too few arguments; usage: %s", cmd.Name(), cmd.UseLine())
-		case len(args) > 0 && cmd.HasSubCommands():
-			var there []string
-			for _, c := range cmd.Commands() {
-				there = append(there, c.Name())
-			}
-			return usage("unknown command %q for %q: there are %s", args[0], cmd.CommandPath(), strings.Join(there, ", "))
-		case high >= 0 && len(args) > high:
-			return usage("%s: one argument too many: %q; usage: %s", cmd.Name(), args[high], cmd.UseLine())
-		}
-		return nil
-	}
 }
 
 func codeFor(err error) int {
@@ -202,8 +166,7 @@ func codeFor(err error) int {
 	case leafproof.CodeRefMalformed, leafproof.CodeSelectorInvalid, leafproof.CodeNotRecords:
 		return exitUsage
 	default:
-		// An unknown subcommand is cobra's own error, with no type.
-		if strings.HasPrefix(string(code), "cursor_") || strings.HasPrefix(err.Error(), "unknown command ") {
+		if strings.HasPrefix(string(code), "cursor_") {
 			return exitUsage
 		}
 	}
@@ -214,6 +177,8 @@ func codeFor(err error) int {
 func storeDir(cmd *cobra.Command) (string, error) {
 	if dir, _ := cmd.Flags().GetString("store"); dir != "" {
 		return dir, nil
+	} else if cmd.Flags().Changed("store") {
+		return "", usage("--store is given without a value")
 	}
 	if dir := os.Getenv("LEAFPROOF_STORE"); dir != "" {
 		return dir, nil

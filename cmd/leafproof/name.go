@@ -15,7 +15,6 @@ func nameCommand() *cobra.Command {
 		Long: "A name points to one artifact at a time, in versions 1, 2, 3…; none is ever changed or removed.\n" +
 			"No other command takes a name: look it up, and use the id, which never means another artifact.",
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return usage("%s: set or get", cmd.Name()) },
 	}
 	cmd.AddCommand(nameSetCommand(), nameGetCommand())
 	return cmd

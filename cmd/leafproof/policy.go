@@ -24,7 +24,6 @@ func policyCommand() *cobra.Command {
 			"policy; every process that uses the store works under it from its next call on.\n\n" +
 			"Exit 2: the version waits for more signatures.",
 		Args: args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
 		policyShowCommand(), policyAddCommand(), policyEndCommand("retire"), policyEndCommand("compromise"),

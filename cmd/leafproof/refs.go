@@ -93,7 +93,7 @@ func readTranscript(cmd *cobra.Command, name string) (ref.Transcript, error) {
 	}
 	t, err := ref.ReadTranscript(bufio.NewReader(in))
 	if err != nil {
-		return nil, leafproof.Wire(fmt.Errorf("%s: %w", name, err))
+		return nil, fmt.Errorf("%s: %w", name, leafproof.Wire(err))
 	}
 	return t, nil
 }

@@ -50,6 +50,10 @@ func Create(name string, stdout io.Writer) (*File, error) {
 	var err error
 	f.tmp, err = os.OpenFile(filepath.Join(dir, ".leafproof-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
+		// Whoever asked for name knows nothing of the file beside it.
+		if pe, ok := errors.AsType[*fs.PathError](err); ok && name != "-" {
+			err = &fs.PathError{Op: "create", Path: name, Err: pe.Err}
+		}
 		return nil, err
 	}
 	return f, nil

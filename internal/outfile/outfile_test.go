@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"leafproof/internal/outfile"
@@ -62,6 +64,10 @@ func TestWrite(t *testing.T) {
 	}
 	if err := outfile.Write(dir, nil, hello); err == nil {
 		t.Error("a folder was written to")
+	}
+	nowhere := filepath.Join(dir, "nowhere", "file")
+	if err := outfile.Write(nowhere, nil, hello); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), nowhere) || strings.Contains(err.Error(), ".leafproof-") {
+		t.Errorf("error = %v, want it to name %s", err, nowhere)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
