@@ -38,6 +38,8 @@ import sys
 LEAF = 1024
 GROUP = 16  # leaves
 
+sys.setrecursionlimit(max(4000, sys.getrecursionlimit()))  # a record may be nested 512 deep
+
 # BLAKE3, from section 2 of its paper.
 
 IV = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A,

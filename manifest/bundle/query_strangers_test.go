@@ -53,6 +53,9 @@ func oddities() []byte {
 		}
 	}
 	b.WriteString(`{"v":1,"v":1}` + "\n" + `{"v":1,"\u0076":2}` + "\n" + `{"w":1,"w":2,"v":1}` + "\n" + `[1,2]` + "\n" + `7` + "\n" + strings.Repeat("[", 600) + strings.Repeat("]", 600) + "\n")
+	for _, deep := range []int{510, 511, 512} { // with the object 512 at most
+		b.WriteString(`{"v":1,"x":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + "}\n")
+	}
 	return b.Bytes()
 }
 
