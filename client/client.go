@@ -43,6 +43,9 @@ type Options struct {
 	// TempDir is where content is kept that cannot be verified before its end; "" is
 	// the system's.
 	TempDir string
+	// Stall is how long a server may neither say nor take anything before the connection
+	// is ended; 0 is ten minutes, and below 0 for ever.
+	Stall time.Duration
 	// Now is the clock that keys and expiry are judged by; nil: time.Now.
 	Now func() time.Time
 }
@@ -69,12 +72,22 @@ func New(address string, o Options) (*Client, error) {
 	if o.Retries == 0 {
 		o.Retries = 3
 	}
+	if o.Stall == 0 {
+		o.Stall = defaultStall
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil || o.Stall < 0 {
+			return conn, err
+		}
+		return stalling{conn, o.Stall}, nil
+	}
 	tr := &http.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        o.TLS.Clone(), // of nil, nil
 		TLSHandshakeTimeout:    10 * time.Second,
 		MaxResponseHeaderBytes: maxHeader,
@@ -95,7 +108,7 @@ func New(address string, o Options) (*Client, error) {
 	switch {
 	case u.Scheme == "unix" && u.Host == "" && u.Path+u.Opaque != "" && u.RawQuery == "":
 		path := u.Path + u.Opaque
-		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "unix", path) }
+		tr.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, "unix", path) }
 		c.base = "http://localhost"
 	case (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.User == nil:
 		if u.Scheme == "http" && o.Token != "" && !o.Plaintext && !isLoopback(u.Hostname()) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"leafproof"
 	"leafproof/client"
@@ -482,6 +484,97 @@ func TestHostileQuery(t *testing.T) {
 	if err := proven(func([]byte) []byte { return []byte(`{"records":[1,2]}`) }, "/v1/artifacts/"+other.ID()+"/prove"); !errors.Is(err, client.ErrArtifact) {
 		t.Errorf("of another artifact: %v", err)
 	}
+}
+
+// In another order than that of the records none comes twice.
+func TestHostileOrder(t *testing.T) {
+	w := newWorld(t, httpapi.Options{})
+	a := w.put(lines(9), client.PutOptions{Records: "ndjson"})
+	for _, twice := range []bool{false, true} {
+		base := w.through(func(rw http.ResponseWriter, r *http.Request, next http.Handler) {
+			rec := tapped(next, r)
+			body := rec.Body.Bytes()
+			if first, rest, _ := bytes.Cut(body, []byte("\n")); twice && strings.HasSuffix(r.URL.Path, "/query") {
+				_, rest, _ = bytes.Cut(rest, []byte("\n"))
+				body = slices.Concat(first, []byte("\n"), first, []byte("\n"), rest)
+			}
+			copyAnswer(rw, rec, body)
+		})
+		b, err := w.dial(base, client.Options{Token: w.alice, Retries: -1}).Open(t.Context(), a.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		_, err = b.Query(t.Context(), client.Question{OrderBy: []string{"/n:desc"}, VerifyRows: true}, func(client.Row) error { n++; return nil })
+		if twice != errors.Is(err, client.ErrRow) || !twice && (err != nil || n != 9) {
+			t.Errorf("twice %v: %d rows, %v", twice, n, err)
+		}
+	}
+}
+
+// A server that neither answers nor reads is not waited for without end.
+func TestStall(t *testing.T) {
+	id := "art_" + strings.Repeat("a", 32)
+	for name, said := range map[string]string{"nothing": "", "half a header": "HTTP/1.1 200 OK\r\nContent-Ty", "half a body": "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan struct{})
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					_, _ = io.WriteString(conn, said)
+					<-done
+					conn.Close()
+				}()
+			}
+		}()
+		c := newClient(t, "http://"+l.Addr().String(), client.Options{Retries: -1, Stall: 50 * time.Millisecond})
+		if _, err := c.Open(t.Context(), id); code(err) != client.CodeUnreachable {
+			t.Errorf("who says %s: %v", name, err)
+		}
+		if _, err := c.Put(t.Context(), io.LimitReader(zeros{}, 1<<30), client.PutOptions{}); err == nil {
+			t.Errorf("who says %s takes all", name)
+		}
+		close(done)
+		l.Close()
+	}
+	// Who is slow and goes on is waited for.
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.Header().Set("Content-Type", "application/json")
+		for _, piece := range []string{`{"name":`, `"x",`, `"seq":1,`, `"artifact_id":"`, id, `"}`} {
+			_, _ = io.WriteString(rw, piece)
+			rw.(http.Flusher).Flush()
+			time.Sleep(40 * time.Millisecond)
+		}
+	}))
+	defer s.Close()
+	if v, err := newClient(t, s.URL, client.Options{Retries: -1, Stall: 2 * time.Second}).Name(t.Context(), "x", 0); err != nil {
+		t.Errorf("%+v, %v", v, err)
+	}
+}
+
+func newClient(t *testing.T, address string, o client.Options) *client.Client {
+	t.Helper()
+	c, err := client.New(address, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// zeros have no end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
 }
 
 // A token goes nowhere but to the server, and no redirect is followed.

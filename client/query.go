@@ -28,7 +28,8 @@ type Question struct {
 	ReturnBytes int64    `json:"return_bytes,omitempty"`
 
 	// VerifyRows holds each row to the bytes that are proven to be that record, and to
-	// Where, before it is given to emit. That none is missing stays the server's word.
+	// Where, before it is given to emit, and no record comes twice. That none is missing,
+	// and the order of OrderBy, stay the server's word.
 	VerifyRows bool `json:"-"`
 }
 
@@ -64,6 +65,9 @@ const maxLine = 256 << 20
 // answers of which nothing is.
 func (a *Artifact) Query(ctx context.Context, q Question, emit func(Row) error) (*selector.Answer, error) {
 	r := &rows{a: a, ctx: ctx, q: q, emit: emit, last: -1}
+	if q.VerifyRows && len(q.OrderBy) > 0 {
+		r.seen = map[int64]bool{}
+	}
 	if err := r.prepare(); err != nil {
 		return nil, err
 	}
@@ -123,8 +127,9 @@ type rows struct {
 	where *selector.Evaluator
 	last  int64
 	n     int64
-	held  []Row // to be verified together
-	bytes int   // of held
+	seen  map[int64]bool // records that came, where they come in another order
+	held  []Row          // to be verified together
+	bytes int            // of held
 }
 
 // prepare reads the condition, where rows are held to it.
@@ -207,10 +212,15 @@ func (r *rows) row(line []byte) error {
 		return refuse(ErrRow, r.a.ID(), "a row of a record that there is not among %d", count)
 	case len(r.q.OrderBy) == 0 && *in.Record <= r.last:
 		return refuse(ErrRow, r.a.ID(), "record %d behind record %d", *in.Record, r.last)
+	case r.seen[*in.Record]:
+		return refuse(ErrRow, r.a.ID(), "record %d twice", *in.Record)
 	case r.q.Limit > 0 && r.n >= r.q.Limit:
 		return refuse(ErrRow, r.a.ID(), "more than %d rows", r.q.Limit)
 	}
 	r.last = *in.Record
+	if r.seen != nil {
+		r.seen[*in.Record] = true
+	}
 	r.n++
 	row := Row{Record: *in.Record, Span: in.Span}
 	var err error

@@ -159,7 +159,7 @@ func (r *Run) Call(ctx context.Context, id, tool string, input json.RawMessage) 
 	if err != nil {
 		return shown(err)
 	}
-	text, err := readJSON(ctx, resp, 1<<30)
+	text, err := readJSON(ctx, resp, maxInput)
 	if err != nil {
 		return View{}, err
 	}
@@ -193,6 +193,10 @@ func (r *Run) Call(ctx context.Context, id, tool string, input json.RawMessage) 
 	named := result{Call: out.Call, CallID: id, Tool: tool}
 	return r.record(ctx, named, value, err)
 }
+
+// maxInput is how many bytes of a call's input are taken, with its values: a server
+// resolves at most 16 MiB, of which each byte may be an escape.
+const maxInput = 128 << 20
 
 // callBody has the input as the model wrote it, byte for byte.
 func callBody(id, tool string, input json.RawMessage) []byte {

@@ -54,6 +54,7 @@ __all__ = ["Client", "AsyncClient", "Artifact", "Answer", "Row", "Blob", "Harnes
 
 LEAF, GROUP = 1024, 16
 _MAX_JSON, _MAX_MANIFEST, _MAX_PROBLEM, _MAX_LINE = 64 << 20, 2 << 20, 64 << 10, 256 << 20
+_MAX_INPUT = 128 << 20  # of a call: a server resolves at most 16 MiB, of which each byte may be an escape
 _BATCH = 1 << 20  # bytes that are verified together before they are handed on
 _ID = re.compile(r"art_[a-z2-7]{32}\Z")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}\Z")
@@ -389,9 +390,22 @@ def _parse(text, what, most=_MAX_JSON):
     if len(text) > most:
         raise VerificationError("too_large", "%s of more than %d bytes" % (what, most))
     try:
-        return json.loads(text, object_pairs_hook=members)
+        return json.loads(text, object_pairs_hook=members, parse_constant=_no_number)
     except (ValueError, RecursionError) as e:
         raise VerificationError("protocol", "%s is not JSON: %s" % (what, e)) from None
+
+
+def _no_number(name):
+    raise ValueError("%s is no number" % name)
+
+
+def _same(a, b):
+    """Whether two values are one in JSON, in which true is not 1."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(v, b[k]) for k, v in a.items())
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return type(a) is type(b) and a == b
 
 
 def _canonical(v):
@@ -474,7 +488,7 @@ def _key(line):
 
 
 def _manifest(text, artifact_id, keys, check_signature):
-    """(predicate, manifest_id, facts) of a manifest that is the one of an id."""
+    """(predicate, manifest_id, facts, payload) of a manifest that is the one of an id."""
     outer = _parse(text, "the manifest", _MAX_MANIFEST)
     try:
         envelope = outer["manifest"]
@@ -510,7 +524,7 @@ def _manifest(text, artifact_id, keys, check_signature):
         facts["signature"] = _signed(signatures, issuer, message, keys, check_signature, artifact_id)
     for name in ("capture", "source", "times"):
         facts[name] = facts["signature"]
-    return p, "mf_" + _base32(_derive("leafproof 2026 manifest-id v1", payload)), facts
+    return p, "mf_" + _base32(_derive("leafproof 2026 manifest-id v1", payload)), facts, payload
 
 
 def _signed(signatures, issuer, message, keys, check_signature, artifact_id):
@@ -642,7 +656,7 @@ class _Answer:
         if len(b) > most:
             raise VerificationError("too_large", "an answer of more than %d bytes" % most)
         length = self.headers.get("Content-Length")
-        if length is not None and length.isdigit() and int(length) != len(b) and self.response.length not in (0, None):
+        if length is not None and self.response.length not in (0, None):  # what http.client still waits for
             raise VerificationError("truncated", "%d of %s bytes came" % (len(b), length))
         return b
 
@@ -662,6 +676,23 @@ class _Answer:
             self.client._idle.append(self.connection)
         else:
             self.connection.close()
+
+
+class _Body(io.RawIOBase):
+    """The body of an answer as a file, whose end is an error where it is not all."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    def readable(self):
+        return True
+
+    def readinto(self, room):
+        b = self._answer.read(len(room))
+        room[:len(b)] = b
+        if not b and room and self._answer.response.length not in (0, None):
+            raise VerificationError("truncated", "the connection ended within the answer")
+        return len(b)
 
 
 def _unreachable(e, address=""):
@@ -759,7 +790,7 @@ class Client:
         else:
             e = Error(code, _printable(p.get("detail", "")), p.get("retryable") is True, action, _printable(p.get("at", "")), status, p.get("result"))
         after = answer.headers.get("Retry-After", "")
-        e.after = min(10, int(after)) if after.isdigit() else 0
+        e.after = min(10, int(after[:9])) if re.match(r"[0-9]+\Z", after) else 0
         return e
 
     def _ask(self, method, path, body=None, headers=None, want=(200,), twice=True):
@@ -955,10 +986,10 @@ class Answer(list):
 class Artifact:
     """An artifact whose manifest was verified. facts says how each fact is known."""
 
-    def __init__(self, client, artifact_id, predicate, manifest_id, facts):
+    def __init__(self, client, artifact_id, predicate, manifest_id, facts, payload):
         self._client, self.id, self.predicate, self.manifest_id = client, artifact_id, predicate, manifest_id
         self.ref, self.size, self.root = predicate["artifact_ref"], predicate["bytes"]["size"], bytes.fromhex(predicate["bytes"]["root"])
-        self.facts = facts
+        self.facts, self._payload = facts, payload
         self._plain = False  # no proofs are shown to this principal
 
     def get(self, to=None):
@@ -1047,9 +1078,9 @@ class Artifact:
         with self._client._ask("POST", _at(self.id) + "/prove", text, {"Content-Type": "application/json", "Accept": "application/vnd.leafproof.bundle"}) as answer:
             answer.media("application/vnd.leafproof.bundle")
             data = answer.bounded(2 * self.size + (8 << 20))
-        ranges, out, p = verify_bundle(data)
-        if p != self.predicate:
-            raise VerificationError("artifact", "the proof is about another manifest", self.id)
+        ranges, out, _ = verify_bundle(data, self._payload)
+        header = _parse(data.split(b"\n", 2)[1], "the header")
+        _manifest(_canonical({"manifest": header["manifest"]}), self.id, self._client._keys, self._client._check)  # who vouches for it there
         if ranges != [(min(start, self.size), min(end, self.size))]:
             raise VerificationError("range", "the proof is of other bytes than were asked for", self.id)
         return data, out
@@ -1070,7 +1101,7 @@ class Artifact:
         q = {"where": where, "order_by": list(order_by), "select": list(select), "limit": limit, "cursor": cursor, "count": count, **more}
         body = json.dumps({k: v for k, v in q.items() if v}).encode()
         records = (self.predicate["records"] or {}).get("count", 0)
-        n, last = 0, -1
+        n, last, seen = 0, -1, set()
         with self._client._ask("POST", _at(self.id) + "/query", body, {"Content-Type": "application/json", "Accept": "application/x-ndjson"}) as got:
             got.media("application/x-ndjson")
             done = False
@@ -1086,8 +1117,10 @@ class Artifact:
                     done = True
                     continue
                 row = self._row(row, records)
-                if not order_by and row["record"] <= last or limit and n >= limit:
+                if not order_by and row["record"] <= last or limit and n >= limit or row["record"] in seen:
                     raise VerificationError("row", "a row too many, or out of order", self.id)
+                if verify and order_by:
+                    seen.add(row["record"])
                 last, n = row["record"], n + 1
                 if verify:
                     self._prove_row(row)
@@ -1099,7 +1132,7 @@ class Artifact:
         try:
             row = Row(row)
             record, (a, b) = row["record"], row["span"]
-            if type(record) is not int or not 0 <= record < records or not 0 <= a <= b <= self.size:
+            if any(type(x) is not int for x in (record, a, b)) or not 0 <= record < records or not 0 <= a <= b <= self.size:
                 raise VerificationError("row", "a row of a record that there is not", self.id)
             if "base64" in row:
                 row.bytes = _b64(row["base64"])
@@ -1111,8 +1144,8 @@ class Artifact:
 
     def _prove_row(self, row):
         data = self.read(*row["span"])
-        same = _parse(data, "a record") == row["value"] if "value" in row else data == row.bytes
-        if not same:
+        value = _parse(data, "a record") if "value" in row else None
+        if not _same(value, row["value"]) if "value" in row else data != row.bytes:
             raise VerificationError("row", "record %d is another one than the row says" % row["record"], self.id)
         row.bytes, row.proven = data, True
 
@@ -1240,12 +1273,12 @@ class Harness:
         try:
             with self._client._ask("POST", self._path("/calls"), body, {"Content-Type": "application/json"}, twice=False) as answer:
                 answer.media("application/json")
-                text = answer.bounded(1 << 30)
+                text = answer.bounded(_MAX_INPUT)
         except Error as e:
             if e.result is None:
                 raise
             return e.result
-        out = _parse(text, "the call", 1 << 30)
+        out = _parse(text, "the call", _MAX_INPUT)
         if "result" in out:
             return out["result"]
         named = {"call": out["call"], "call_id": call_id, "tool": tool}
@@ -1255,7 +1288,7 @@ class Harness:
             if raw:
                 value = function(_member(text, "input"))
             else:
-                value = function(**{**out["input"], **{p: answer.response for p, answer in lazy}})
+                value = function(**{**out["input"], **{p: io.BufferedReader(_Body(answer)) for p, answer in lazy}})
         except Exception as e:
             return self._record(dict(named, error="%s: %s" % (type(e).__name__, e)))
         finally:

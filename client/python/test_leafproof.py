@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import re
 import socketserver
 import threading
 import unittest
@@ -298,13 +299,81 @@ class Hostile(unittest.TestCase):
             if token == READER:  # may not ask
                 raise VerificationError(self.kind)
             c.open(a.id).query('@.status == "open"', verify=True)
-        for kind, f in (("row", lambda b: b.replace(b'"open"', b'"opEn"', 1)), ("row", lambda b: b.replace(b'{"record":3,', b'{"record":3000,', 1)),
+        for kind, f in (("row", lambda b: b.replace(b'"open"', b'"opEn"', 1)), ("row", lambda b: b.replace(b'"n":0,', b'"n":false,', 1)),
+                        ("row", lambda b: b.replace(b'"n":3,', b'"n":3.0,', 1)), ("row", lambda b: b.replace(b'"span":[0,', b'"span":[false,', 1)),
+                        ("protocol", lambda b: b.replace(b'"n":3,', b'"n":NaN,', 1)), ("row", lambda b: b.replace(b'{"record":3,', b'{"record":3000,', 1)),
                         ("row", lambda b: b[b.index(b"\n") + 1:]), ("truncated", lambda b: b[:b.rindex(b'{"answer"')]), ("truncated", lambda b: b[:100]),
                         ("extended", lambda b: b + b"{}\n"), ("altered", lambda b: b.replace(b'"capture_completeness":{"status":"unknown"', b'"capture_completeness":{"status":"complete"'))):
             with self.subTest(kind):
                 self.kind = kind
                 self.refused(kind, rows, lambda at, body, head, f=f: body and (f(body) if at.endswith("/query") else body))
         true.close()
+
+    def test_order(self):
+        true = Client(URL, TOKEN)
+        a = true.put(LINES, records="ndjson")
+        s = Liar(lambda at, body, head: body and (re.sub(rb"\A([^\n]*\n)[^\n]*\n", rb"\1\1", body) if at.endswith("/query") else body))
+        with self.assertRaises(VerificationError) as e:
+            Client(s.url, TOKEN, retries=0).open(a.id).query(order_by=["/n:desc"], verify=True)
+        self.assertEqual(e.exception.kind, "row")
+        s.shutdown()
+        s.server_close()
+        true.close()
+
+    def test_proof(self):
+        true = Client(URL, TOKEN)
+        data = noise(5000)
+        a, twin = true.put(data), true.put(data)
+
+        def prove(c, token):
+            if token == READER:  # may not ask
+                raise VerificationError(self.kind)
+            c.open(a.id).prove(10, 20)
+
+        def resigned(body):
+            header = json.loads(body.split(b"\n", 2)[1])
+            sig = header["manifest"]["signatures"][0]
+            sig["sig"] = ("B" if sig["sig"][0] == "A" else "A") + sig["sig"][1:]
+            rest = leafproof._canonical(header) + b"\n" + body.split(b"\n", 2)[2]
+            return b"leafproof bundle v1 " + leafproof.blake3(rest).hex().encode() + b"\n" + rest
+
+        def altered(f):
+            return lambda at, body, head: body and (f(body) if at.endswith("/prove") else body)
+
+        def swap(at, body, head):
+            return at.replace(a.id, twin.id) if body is None and at.endswith("/prove") else body
+        for kind, alter in (("mismatch", altered(resigned)), ("artifact", swap), ("protocol", altered(lambda b: b[:-1])), ("protocol", altered(lambda b: b + b"x"))):
+            with self.subTest(kind):
+                self.kind = kind
+                self.refused(kind, prove, alter)
+        true.close()
+
+    def test_lazy(self):
+        said = []
+
+        def cut(at, body, head):
+            if body and "/calls/" in at:
+                head["Content-Length"] = str(len(body))
+                return body[:-7]
+            return body
+        for alter in (lambda at, body, head: body, cut):
+            s = Liar(alter)
+            h = leafproof.Harness(Client(s.url, TOKEN, retries=0), "lazy")
+
+            @h.tool("source", "Gives a text.", {"type": "object", "properties": {}})
+            def source():
+                return leafproof.Blob(b"a text that is read later", "text/plain")
+
+            @h.tool("sink", "Takes one.", {"type": "object", "properties": {"data": {"type": "string"}}}, lazy=["data"])
+            def sink(data):
+                said.append(data.read(1000))
+            h.begin()
+            view = h.call("1", "source", {})
+            view = h.call("2", "sink", {"data": view["content"]["value"]})
+            self.assertEqual(view["is_error"], alter is cut)
+            s.shutdown()
+            s.server_close()
+        self.assertEqual(said, [b"a text that is read later"])
 
     def test_put(self):
         for kind, f in (("mismatch", lambda b: b.replace(b'"content_hash":"blake3:', b'"content_hash":"blake3:0', 1)), ("protocol", lambda b: b"{}")):
