@@ -40,6 +40,13 @@ func (s *Store) ProveQuery(ctx context.Context, who Caller, id string, q Query, 
 	if err != nil {
 		return nil, err
 	}
+	// Before the records are looked at: why there is no proof says something of them.
+	if rec := a.m.Predicate.Records; rec != nil {
+		a.request.Placed = merkle.Range{Start: 0, End: rec.Count}
+	}
+	if _, err := a.permit(ctx, noByte...); err != nil {
+		return nil, err
+	}
 	p, err := a.proveQuery(ctx, q)
 	if err != nil {
 		return nil, a.tell(ctx, err)
@@ -49,7 +56,6 @@ func (s *Store) ProveQuery(ctx context.Context, who Caller, id string, q Query, 
 	if len(ranges) == 0 {
 		ranges = noByte
 	}
-	a.request.Placed = merkle.Range{Start: 0, End: a.m.Predicate.Records.Count}
 	a.request.Index, a.request.Pages = p.index.Facts.Path, p.b.Pages
 	permit, err := a.permit(ctx, ranges...)
 	if err != nil {

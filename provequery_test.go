@@ -123,6 +123,13 @@ func TestProveQueryGrants(t *testing.T) {
 	if err := ask(); leafproof.CodeOf(err) != leafproof.CodeAccessRevoked {
 		t.Errorf("with leave for that record alone: %v", err)
 	}
+	for _, q := range []leafproof.Query{
+		{Where: `@.text >= ""`, Order: []string{"/severity"}}, {Where: `search(@.id, "x")`}, {Where: `@.id == 7`, Count: true}, {Where: `@.id == 7`, Limit: 1, Order: []string{"/text"}},
+	} { // nor why there is none
+		if _, err := s.ProveQuery(t.Context(), who, id, q, io.Discard); leafproof.CodeOf(err) != leafproof.CodeAccessRevoked {
+			t.Errorf("with leave for that record alone, of %+v: %v", q, err)
+		}
+	}
 	var one bytes.Buffer
 	if _, err := s.Prove(t.Context(), who, id, leafproof.Selector{Records: &merkle.Range{Start: 7, End: 8}}, &one); err == nil {
 		t.Error("a proof of one record shows the places of its neighbours, and was given")
