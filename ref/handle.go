@@ -60,6 +60,18 @@ func (h *Handle) Target(ctx context.Context) (Target, error) {
 	return t, nil
 }
 
+// Artifact is the artifact that the handle leads to now, by its id; "" where that is a
+// value of the transcript. Nothing of it is read, nor is it asked whether it may be:
+// only what a name leads to is.
+func (h *Handle) Artifact(ctx context.Context) (string, error) {
+	w := walk{r: h.r, left: h.r.limits.Resolve, bare: true}
+	p, err := w.locate(ctx, h.ref, h.model)
+	if err != nil {
+		return "", err
+	}
+	return p.id, nil
+}
+
 func (h *Handle) locate(ctx context.Context) (*place, error) { return h.r.locate(ctx, h.ref, h.model) }
 
 // Value reads all that the handle leads to: what an eager parameter is given.

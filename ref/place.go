@@ -41,6 +41,7 @@ type walk struct {
 	r    *Resolver
 	left int      // references that may still be followed
 	seen []string // the places of the transcript on the way
+	bare bool     // nothing is read: the place is good for its artifact alone
 }
 
 // locate follows a reference to its place. model says that a model wrote it: it leads
@@ -85,7 +86,7 @@ func (w *walk) source(ctx context.Context, ref Ref, pin Pin, path string) (*plac
 	if got := p.pin(); got != pin {
 		return nil, stale(path, fmt.Errorf("its source led to %s, and leads to %s now", pin, got))
 	}
-	if p.filter != nil { // the rows have to be there to look into them
+	if p.filter != nil && !w.bare { // the rows have to be there to look into them
 		if err := w.r.settle(ctx, p); err != nil {
 			return nil, err
 		}

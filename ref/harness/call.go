@@ -71,11 +71,13 @@ func (r *Run) uses(ctx context.Context, got *ref.Resolved) ([]used, error) {
 	for _, u := range got.Used {
 		one := used{param: u.Property, id: u.ArtifactID, answer: u.Answer}
 		if h := got.Lazy[u.Property]; u.Lazy && h != nil && one.id == "" {
-			to, err := h.Target(ctx)
+			var err error
+			if one.id, err = h.Artifact(ctx); err == nil && one.id != "" { // no byte of it is read
+				_, err = r.source.Stat(ctx, one.id)
+			}
 			if err != nil {
 				return nil, err
 			}
-			one.id = idOf(to)
 		}
 		a, err := r.admissionOf(ctx, u.Ref)
 		if err != nil {
@@ -90,13 +92,6 @@ func (r *Run) uses(ctx context.Context, got *ref.Resolved) ([]used, error) {
 		out = append(out, one)
 	}
 	return out, nil
-}
-
-func idOf(to ref.Target) string {
-	if to.Info == nil {
-		return ""
-	}
-	return to.Info.ArtifactID
 }
 
 // admissionOf is the admission of the answer whose value a reference stands for; nil

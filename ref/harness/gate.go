@@ -145,5 +145,5 @@ var artifactIDs = regexp.MustCompile(`(?:art|mf|rc)_[a-z2-7]{32}`)
 
 // clean makes a text about an artifact fit for a model.
 func clean(s string) string {
-	return clip(artifactIDs.ReplaceAllString(s, "another artifact"), 300)
+	return clip(artifactIDs.ReplaceAllString(s, "an artifact"), 300)
 }

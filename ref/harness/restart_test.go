@@ -88,6 +88,15 @@ func TestLazyParameter(t *testing.T) {
 	if before != 0 || got != "the text" || c.reads != 1 {
 		t.Errorf("%d reads before the tool asked, %q then, %d in all", before, got, c.reads)
 	}
+	// Also where rows have to be there first, in which something is looked for.
+	doc := sc.record(jsonBlob([]byte(`{"items":[{"a":1},{"a":2}]}`)))
+	rows := sc.good("query_json", `{"source":%s,"path":"/items","where":"@.a > 1"}`, refTo(doc, ""))
+	row := sc.good("read_json", `{"source":%s,"path":"/0/a"}`, refTo(rows, "value"))
+	asked := c.reads + c.queries
+	sc.good("lazily", `{"doc":%s}`, refTo(row, "value"))
+	if before != asked || got != "2" || c.reads+c.queries == asked {
+		t.Errorf("%d reads before the tool asked, %q then", before-asked, got)
+	}
 }
 
 // Case 9: the whole input can be a reference.

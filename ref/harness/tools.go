@@ -472,7 +472,7 @@ func describe(descriptor json.RawMessage) ([]byte, error) {
 	e := &envelope{[]byte(`{"data_only":true`)}
 	for _, name := range []string{"source_version", "completeness", "created_at", "expires_at", "schema_version"} {
 		if v, ok := all[name]; ok && string(v) != "null" {
-			e.raw(name, artifactIDs.ReplaceAll(v, []byte("another artifact")))
+			e.raw(name, artifactIDs.ReplaceAll(v, []byte("an artifact")))
 		}
 	}
 	return append(e.b, '}'), nil
