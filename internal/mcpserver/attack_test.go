@@ -216,3 +216,27 @@ func TestVerdictView(t *testing.T) {
 	}
 	check("unverifiable")
 }
+
+// TestNamesRoom: what a producer named has its place in every answer, however long the
+// name is.
+func TestNamesRoom(t *testing.T) {
+	s := newStore(t)
+	cs := connect(t, s, owner)
+	long := strings.Repeat("n", 50_000)
+	header := strings.Repeat(strings.Repeat("c", 600)+",", 400) + "last\n"
+	id := put(t, s, header+strings.Repeat("1,", 400)+"2\n", leafproof.PutOptions{Records: "csv"}, leafproof.Facts{
+		SnapshotID: long, ToolCallID: long, SchemaVersion: long,
+	})
+	for tool, args := range map[string]string{
+		"artifact_stat":   `{"artifact_id":"` + id + `"}`,
+		"artifact_query":  `{"artifact_id":"` + id + `","where":"@.last == \"2\"","select":["/last"]}`,
+		"artifact_read":   `{"artifact_id":"` + id + `","length":10}`,
+		"artifact_list":   `{}`,
+		"artifact_verify": `{"bundle":"` + proof(t, s, id, leafproof.Selector{Bytes: &merkle.Range{Start: 0, End: 10}}) + `"}`,
+	} {
+		out, failed := call(t, cs, tool, args)
+		if text, _ := json.Marshal(out); failed || len(text) > 8<<10 {
+			t.Errorf("%s: %d bytes, failed %v: %.300s", tool, len(text), failed, text)
+		}
+	}
+}

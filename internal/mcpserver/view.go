@@ -20,6 +20,8 @@ const (
 	maxText     = 2000 // characters of one text
 	maxListed   = 16   // omissions, redactions, successors, columns, ranges
 	maxCoverage = 4096 // bytes of a coverage that is told whole
+	maxName     = 128  // characters of a name: a snapshot, a call, a schema, a column, a media type
+	maxColumns  = 4096 // bytes of the names of columns that are told
 )
 
 // artifactView is what a model is told of an artifact.
@@ -79,24 +81,44 @@ type completenessView struct {
 func view(ctx context.Context, ref manifest.ArtifactRef, m *manifest.Manifest, size int64) *artifactView {
 	v := &artifactView{
 		DataOnly: true, ArtifactID: ref.ArtifactID, Reference: referenceTo(ref.ArtifactID), Resource: uriPrefix + ref.ArtifactID,
-		Size: size, CreatedAt: ref.CreatedAt, ExpiresAt: ref.ExpiresAt, SourceVersion: sourceView(ref.SourceVersion),
+		Size: size, CreatedAt: ref.CreatedAt, ExpiresAt: ref.ExpiresAt, SourceVersion: sourceOf(selector.SourceVersion(ref.SourceVersion)),
 		Completeness: completeness(ctx, capture(ref.Completeness)),
-		ToolCallID:   ref.ToolCallID, SchemaVersion: ref.SchemaVersion, Selectors: ref.Retrieval.Selectors,
+		ToolCallID:   namePointer(ref.ToolCallID), SchemaVersion: namePointer(ref.SchemaVersion), Selectors: ref.Retrieval.Selectors,
 	}
 	if m == nil {
 		return v
 	}
-	v.Format = &formatView{MediaType: m.Predicate.Bytes.MediaType}
+	v.Format = &formatView{MediaType: cutTo(m.Predicate.Bytes.MediaType, maxName)}
 	if r := m.Predicate.Records; r != nil {
 		v.Format.Records = &recordsView{Format: r.Format, Pointer: r.Pointer, Count: r.Count}
 		if r.Dialect != nil {
-			v.Format.Records.Columns = r.Dialect.Columns[:min(len(r.Dialect.Columns), 256)]
+			v.Format.Records.Columns = columns(r.Dialect.Columns)
 		}
 	}
 	if c := m.Predicate.Schema; c != nil {
 		v.SchemaFailed = &c.Failed
 	}
 	return v
+}
+
+// sourceOf is a source version with a snapshot's name of a bounded length.
+func sourceOf(v selector.SourceVersion) sourceView {
+	v.SourceID, v.SnapshotID = namePointer(v.SourceID), namePointer(v.SnapshotID)
+	return sourceView(v)
+}
+
+// columns are the first names of columns that there is room for.
+func columns(all []string) []string {
+	var out []string
+	room := maxColumns
+	for _, c := range all {
+		c = cutTo(c, maxName)
+		if room -= len(c) + len(`"",`); room < 0 {
+			break
+		}
+		out = append(out, c)
+	}
+	return out
 }
 
 // link is the artifact as a resource, for hosts that open those.
@@ -148,15 +170,25 @@ func completeness(ctx context.Context, c selector.Capture) completenessView {
 }
 
 // cut shortens a text of more than maxText bytes, and says so by an ellipsis.
-func cut(s string) string {
-	if len(s) <= maxText {
+func cut(s string) string { return cutTo(s, maxText) }
+
+// cutTo is cut for another length than maxText.
+func cutTo(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	s = s[:maxText]
+	s = s[:most]
 	for len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]) {
 		s = s[:len(s)-1]
 	}
 	return s + "…"
+}
+
+func namePointer(s *string) *string {
+	if s == nil {
+		return nil
+	}
+	return new(cutTo(*s, maxName))
 }
 
 func cutPointer(s *string) *string {
@@ -196,7 +228,7 @@ type answerView struct {
 func answered(ctx context.Context, a *selector.Answer) answerView {
 	v := answerView{
 		DataOnly: true, ArtifactID: a.ArtifactID, Reference: referenceTo(a.ArtifactID),
-		SourceVersion: sourceView(a.SourceVersion),
+		SourceVersion: sourceOf(a.SourceVersion),
 		Selector:      a.Selector, Order: a.Order, RecordsTotal: a.RecordsTotal, Examined: a.Examined,
 		Matched: a.Matched, MatchedSoFar: a.MatchedSoFar, Returned: a.Returned,
 		Undecidable: a.Undecidable, UndecidableSpans: a.UndecidableSpans, Stop: a.Stop, More: a.More,
