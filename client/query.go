@@ -409,7 +409,7 @@ func (a *Artifact) QueryProven(ctx context.Context, q Question, emit func(Row) e
 		return nil, errors.New("client: a proof is of whole records and of all that match, or the first of them")
 	}
 	plain.VerifyRows = false
-	o := bundle.Options{ExpectQuery: &bundle.Question{Where: q.Where, Order: q.OrderBy, Limit: q.Limit}}
+	o := bundle.Options{ExpectQuery: &bundle.Question{Where: q.Where, Order: q.OrderBy, Limit: q.Limit, Count: q.Count}}
 	s, res, err := a.proof(ctx, struct {
 		Query Question `json:"query"`
 	}{plain}, o)

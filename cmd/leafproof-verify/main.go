@@ -50,6 +50,7 @@ func run(args []string) (int, error) {
 	fs.StringVar(&o.ExpectWhere, "expect-where", "", "the claim must be the answer to this condition `EXPR`")
 	fs.Int64Var(&o.ExpectLimit, "expect-limit", 0, "with --expect-where: cut at this many records `N` (default: not cut)")
 	fs.Var((*list)(&o.ExpectOrder), "expect-order", "with --expect-where: in the order of the value at `P`, or P:desc (may be repeated)")
+	fs.BoolVar(&o.ExpectCount, "expect-count", false, "with --expect-where: only how many records match (default: the records)")
 	fs.StringVar(&o.RebuildIndex, "rebuild-index", "", "build the index again from this `FILE` with the artifact's bytes, and compare")
 	fs.Func("expect-pointer", "the claim must be the value at this JSON `POINTER`", func(s string) error { o.ExpectPointer = &s; return nil })
 	fs.Var((*list)(&o.Later), "later", "a `FILE` with a signed statement (supersede or tombstone) that came to you later (may be repeated)")

@@ -141,7 +141,7 @@ func newRoot() *cobra.Command {
 		verifyCommand(), tlogCommand(), witnessCommand(), sumCommand(), sliceCommand(), unsliceCommand(), demoCommand(), versionCommand(),
 		checkCommand(), backupCommand(), copyCommand(), keyCommand(), policyCommand(),
 		deriveCommand(), assessCommand(), nameCommand(), copyRegistryCommand(), auditCommand(), indexCommand(),
-		serveCommand(), mcpCommand(), mcpProxyCommand(), hookCommand(),
+		serveCommand(), mcpCommand(), mcpProxyCommand(), hookCommand(), benchCommand(),
 		refsCommand(), grantCommand(), revokeCommand(), grantsCommand(), restrictCommand(false), restrictCommand(true), principalCommand(),
 	)
 	root.InitDefaultCompletionCmd()
@@ -310,6 +310,7 @@ func verifyCommand() *cobra.Command {
 	f.StringVar(&o.ExpectWhere, "expect-where", "", "the claim must be the answer to this condition")
 	f.Int64Var(&o.ExpectLimit, "expect-limit", 0, "with --expect-where: cut at this many records (default: not cut)")
 	f.StringArrayVar(&o.ExpectOrder, "expect-order", nil, "with --expect-where: in the order of the value at P, or P:desc (may be repeated)")
+	f.BoolVar(&o.ExpectCount, "expect-count", false, "with --expect-where: only how many records match (default: the records)")
 	f.StringVar(&o.RebuildIndex, "rebuild-index", "", "build the index again from this file with the artifact's bytes, and compare")
 	expectPointer := f.String("expect-pointer", "", "the claim must be the value at this JSON Pointer")
 	f.StringArrayVar(&o.Later, "later", nil, "a signed statement (supersede or tombstone) that came to you later (may be repeated)")

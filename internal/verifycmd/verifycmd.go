@@ -49,6 +49,7 @@ type Options struct {
 	ExpectWhere    string   // a condition; "" for any
 	ExpectLimit    int64    // rows; goes with ExpectWhere or ExpectOrder
 	ExpectOrder    []string // P or P:desc
+	ExpectCount    bool     // only how many records match
 	RebuildIndex   string   // a file with the artifact's bytes
 	Later          []string // files with statements that may have ended the artifact's currency
 	// Checkpoints is the file of the checkpoints that the reader has seen: see
@@ -231,8 +232,8 @@ func options(o Options) (bundle.Options, error) {
 // question is the query that the claim must answer; nil for any claim.
 func question(o Options) (*bundle.Question, error) {
 	if o.ExpectWhere == "" {
-		if o.ExpectLimit != 0 || len(o.ExpectOrder) > 0 {
-			return nil, usage("--expect-limit and --expect-order go with --expect-where")
+		if o.ExpectLimit != 0 || len(o.ExpectOrder) > 0 || o.ExpectCount {
+			return nil, usage("--expect-limit, --expect-order and --expect-count go with --expect-where")
 		}
 		return nil, nil
 	}
@@ -244,7 +245,7 @@ func question(o Options) (*bundle.Question, error) {
 			return nil, usage("--expect-order: %v", err)
 		}
 	}
-	return &bundle.Question{Where: o.ExpectWhere, Order: o.ExpectOrder, Limit: o.ExpectLimit}, nil
+	return &bundle.Question{Where: o.ExpectWhere, Order: o.ExpectOrder, Limit: o.ExpectLimit, Count: o.ExpectCount}, nil
 }
 
 // later reads statements: each file is one DSSE envelope in canonical JSON, with or

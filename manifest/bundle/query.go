@@ -37,11 +37,12 @@ type Answer struct {
 }
 
 // A Question is what a caller expects a query claim to answer. A condition, a
-// limit or an order that is not given is one that the claim must not have.
+// limit, an order or a count that is not given is one that the claim must not have.
 type Question struct {
 	Where string   // see [selector.ParseWhere]
 	Order []string // see [selector.ParseOrder]
 	Limit int64    // rows; 0: all
+	Count bool     // only how many records match, and none of them
 }
 
 // query returns the question as a query of records of a manifest.

@@ -120,6 +120,8 @@ func (c *checker) expect(claim Claim, q Question) error {
 	switch text := want.Normalised(Layout(c.m.Predicate.Records)); {
 	case !bytes.Equal(text, claim.normalisedQuery()):
 		mismatch("expected %s, the bundle claims %s", askedText(want), c.res.Claim)
+	case (claim.Count != nil) != q.Count: // a count gives out no row, which is not that there is none
+		mismatch("expected %s, the bundle claims %s", map[bool]string{true: "a count", false: "the records"}[q.Count], c.res.Claim)
 	case limit != q.Limit:
 		mismatch("expected a limit of %d (0: none), the bundle claims %s", q.Limit, c.res.Claim)
 	}

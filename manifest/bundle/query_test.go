@@ -214,6 +214,7 @@ func TestQueryBundleExpect(t *testing.T) {
 		"no limit":      {bundle.Question{Where: `@.id < 100`, Order: []string{"/id:desc"}}, "expected a limit of 0"},
 		"up":            {bundle.Question{Where: `@.id < 100`, Limit: 5, Order: []string{"/id"}}, "expected query @.id < 100, ordered by /id"},
 		"no order":      {bundle.Question{Where: `@.id < 100`, Limit: 5}, "expected query @.id < 100, the bundle claims"},
+		"a count":       {bundle.Question{Where: `@.id < 100`, Limit: 5, Order: []string{"/id:desc"}, Count: true}, "expected a count, the bundle claims"},
 		"another value": {bundle.Question{Where: `@.id < 101`, Limit: 5, Order: []string{"/id:desc"}}, "expected query @.id < 101"},
 	} {
 		res, err := bundle.Verify(bytes.NewReader(file), int64(len(file)), bundle.Options{Policy: policy(t, "one"), At: at, ExpectQuery: &c.q})
@@ -223,6 +224,19 @@ func TestQueryBundleExpect(t *testing.T) {
 		f, _ := res.Verdict.Fact(manifest.FactSelector)
 		if (f.State == manifest.Mismatch) != (c.says != "") || !strings.Contains(f.Reason, c.says) {
 			t.Errorf("%s: %s", name, f)
+		}
+	}
+	// Who waits for records must not take a count, which has none, for their absence.
+	asked := ask(t, `@.id < 100`, 0)
+	asked.Count = true
+	_, file = prove(t, src, x[0], asked)
+	for count, want := range map[bool]manifest.State{true: manifest.Attested, false: manifest.Mismatch} {
+		res, err := bundle.Verify(bytes.NewReader(file), int64(len(file)), bundle.Options{Policy: policy(t, "one"), At: at, ExpectQuery: &bundle.Question{Where: `@.id < 100`, Count: count}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f, _ := res.Verdict.Fact(manifest.FactSelector); f.State != want {
+			t.Errorf("a count, expected %v: %s", count, f)
 		}
 	}
 }
