@@ -8,7 +8,6 @@ import (
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
 	"leafproof/manifest"
-	"leafproof/selector"
 )
 
 // mendIndex builds an index again of which something cannot be read: all of it
@@ -59,32 +58,10 @@ func (c *checker) rebuildPart(row catalogue.Artifact, tenant cas.Tenant, p artif
 	if err != nil {
 		return err
 	}
-	path, err := selector.ParseKeyPath(text)
-	if err != nil {
-		return err
-	}
-	a := &artifact{store: s, row: row, m: m}
-	data, err := a.data(c.ctx)
-	if err != nil {
-		return err
-	}
-	defer data.Close()
-	file, records, layout, err := a.records(c.ctx)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
 	batch := c.objects.Begin(c.ctx, tenant)
 	defer batch.Discard()
-	job := indexJob{batch: batch, build: selector.IndexBuild{
-		Source: data, Map: records, Layout: layout, Trust: a.trust(), Redactions: a.redacted(), Paths: []*selector.KeyPath{path},
-	}}
-	built, err := job.run(c.ctx)
-	if err != nil {
+	if err := (&artifact{store: s, row: row, m: m}).buildInto(c.ctx, batch, p, text); err != nil {
 		return err
-	}
-	if built[0].Root != p.root.String() {
-		return fmt.Errorf("the bytes give another one, %s", built[0].Root)
 	}
 	return batch.Commit(c.ctx)
 }

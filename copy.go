@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
 	"leafproof/internal/gate"
 	"leafproof/manifest"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
 // ErrNotAdmitted is a store whose trust policy does not let stand what another
@@ -25,13 +27,17 @@ type CopyOptions struct {
 	// Done, where set, is told of each artifact: that it was copied, or that it
 	// was there.
 	Done func(id string, copied bool)
+	// Without, where set, is told of an index that an artifact was copied without:
+	// its blob cannot be read here, and what the artifact's bytes give is another one.
+	Without func(id, path string, err error)
 }
 
 // CopyTo brings artifacts to another store: the same bytes, each verified on the
 // way, the same manifest with its signatures, and so the same artifact id. With
 // no ids it brings all that who may read. The other store's policy must let the
 // manifests stand, or the error is [ErrNotAdmitted]; an artifact that was
-// deleted there stays deleted, and is an error too.
+// deleted there stays deleted, and is an error too. An index whose blob is damaged
+// or lost is built again from the bytes.
 //
 // An artifact that is there already is not read. So a copy that was interrupted
 // and is made again goes on with what is missing.
@@ -110,7 +116,7 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 	if err := a.disclosed(ctx, permit, shown); err != nil {
 		return err
 	}
-	if err := to.adopt(ctx, a, gated, o.Progress); err != nil {
+	if err := to.adopt(ctx, a, gated, o); err != nil {
 		return wireError(id, err)
 	}
 	if o.Done != nil {
@@ -121,7 +127,7 @@ func (s *Store) copyOne(ctx context.Context, who Caller, to *Store, o CopyOption
 
 // adopt takes an artifact of another store: its bytes, record map and indexes, then
 // the manifest, then the row, and what was said later of indexes. Every byte passes gated, which looks at the leave to have it.
-func (s *Store) adopt(ctx context.Context, a *artifact, gated io.Writer, progress func(int64)) error {
+func (s *Store) adopt(ctx context.Context, a *artifact, gated io.Writer, o CopyOptions) error {
 	batch := s.objects.Begin(ctx, cas.TenantOf(a.row.Tenant))
 	defer batch.Discard()
 	named, err := stated(&a.m.Predicate)
@@ -129,7 +135,7 @@ func (s *Store) adopt(ctx context.Context, a *artifact, gated io.Writer, progres
 		return err
 	}
 	for _, p := range append([]artifactPart{{partBytes, a.m.Root, a.m.Size}}, named...) {
-		if err := a.bring(ctx, batch, p, gated, progress); err != nil {
+		if _, err := a.bringOrBuild(ctx, batch, p, gated, o); err != nil {
 			return fmt.Errorf("its %s: %w", p.name, err)
 		}
 	}
@@ -153,12 +159,12 @@ func (s *Store) adopt(ctx context.Context, a *artifact, gated io.Writer, progres
 	if err := s.publish(ctx, batch, row); err != nil {
 		return err
 	}
-	return s.adoptIndexes(ctx, a, gated, progress)
+	return s.adoptIndexes(ctx, a, gated, o)
 }
 
 // adoptIndexes takes the indexes that were added to an artifact of another store,
 // those whose statements the own policy lets stand.
-func (s *Store) adoptIndexes(ctx context.Context, a *artifact, gated io.Writer, progress func(int64)) error {
+func (s *Store) adoptIndexes(ctx context.Context, a *artifact, gated io.Writer, o CopyOptions) error {
 	list, err := a.indexes(ctx)
 	if err != nil {
 		return err
@@ -182,24 +188,70 @@ func (s *Store) adoptIndexes(ctx context.Context, a *artifact, gated io.Writer, 
 		if admitStatement(st.Envelope, row, theirs) != nil {
 			continue
 		}
-		if err := s.adoptIndex(ctx, a, x, row, gated, progress); err != nil {
+		if err := s.adoptIndex(ctx, a, x, row, gated, o); err != nil {
 			return fmt.Errorf("its index %s: %w", x.Path, err)
 		}
 	}
 	return nil
 }
 
-func (s *Store) adoptIndex(ctx context.Context, a *artifact, x Index, row catalogue.Statement, gated io.Writer, progress func(int64)) error {
+func (s *Store) adoptIndex(ctx context.Context, a *artifact, x Index, row catalogue.Statement, gated io.Writer, o CopyOptions) error {
 	batch := s.objects.Begin(ctx, cas.TenantOf(row.Tenant))
 	defer batch.Discard()
 	part, err := indexPart(x.Index)
 	if err != nil {
 		return err
 	}
-	if err := a.bring(ctx, batch, part, gated, progress); err != nil {
+	if there, err := a.bringOrBuild(ctx, batch, part, gated, o); !there || err != nil {
 		return err
 	}
 	return s.enterIn(ctx, batch, row, func(lease string, row catalogue.Statement) error { return s.catalogue.State(ctx, lease, row) })
+}
+
+// bringOrBuild is bring; of an index that cannot be read it builds another one. It
+// reports whether the blob is there now: without an index the artifact is what it
+// was.
+func (a *artifact) bringOrBuild(ctx context.Context, batch *cas.Batch, p artifactPart, gated io.Writer, o CopyOptions) (bool, error) {
+	err := a.bring(ctx, batch, p, gated, o.Progress)
+	path, isIndex := strings.CutPrefix(p.name, partIndex)
+	if err == nil || !isIndex || !errors.Is(err, cas.ErrCorrupt) && !errors.Is(err, cas.ErrNotFound) {
+		return err == nil, err
+	}
+	built := a.buildInto(ctx, batch, p, path)
+	if _, err := gated.Write([]byte{0}); err != nil || ctx.Err() != nil { // the leave is looked at, however long the build took
+		return false, errors.Join(err, ctx.Err())
+	}
+	if built != nil && o.Without != nil {
+		o.Without(a.row.ArtifactID, path, fmt.Errorf("%w; %w", err, built))
+	}
+	return built == nil, nil
+}
+
+// buildInto builds an index of the artifact again into a batch, which may be that of
+// another store.
+func (a *artifact) buildInto(ctx context.Context, batch *cas.Batch, p artifactPart, text string) error {
+	path, err := selector.ParseKeyPath(text)
+	if err != nil {
+		return err
+	}
+	data, err := a.data(ctx)
+	if err != nil {
+		return err
+	}
+	defer data.Close()
+	file, records, layout, err := a.records(ctx)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	job := indexJob{batch: batch, build: selector.IndexBuild{
+		Source: data, Map: records, Layout: layout, Trust: a.trust(), Redactions: a.redacted(), Paths: []*selector.KeyPath{path},
+	}}
+	built, err := job.run(ctx)
+	if err == nil && built[0].Root != p.root.String() {
+		err = fmt.Errorf("the bytes give another one, %s", built[0].Root)
+	}
+	return err
 }
 
 // bring copies one blob of an artifact. What is read is verified; what comes of

@@ -273,6 +273,33 @@ func TestIndexRepair(t *testing.T) {
 	}
 }
 
+// TestCopyDamagedIndex: an index that is damaged or lost is built again on the way to
+// another store.
+func TestCopyDamagedIndex(t *testing.T) {
+	for name, remove := range map[string]bool{"removed": true, "altered": false} {
+		t.Run(name, func(t *testing.T) {
+			s, dir, id, _ := indexedStore(t)
+			_, other := newStore(t)
+			admitting(t, dir, other)
+			s.Close()
+			if spoil(t, dir, remove) == 0 {
+				t.Fatal("nothing was spoilt")
+			}
+			s, to := openStore(t, dir), openStore(t, other)
+			o := leafproof.CopyOptions{Without: func(id, path string, err error) { t.Errorf("%s: without %s: %v", id, path, err) }}
+			if err := s.CopyTo(t.Context(), leafproof.Owner, to, o, id); err != nil {
+				t.Fatal(err)
+			}
+			if got := used(t, to, id, `@.tags[?@ == "t6"]`); got != "[@.tags[*]]600 1" {
+				t.Errorf("in the copy: %s", got)
+			}
+			if r, err := to.Check(t.Context(), leafproof.CheckOptions{Deep: true}); err != nil || len(r.Findings) > 0 {
+				t.Errorf("the copy: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
 // TestIndexesTravel: copies, backups and a catalogue made anew have them too.
 func TestIndexesTravel(t *testing.T) {
 	s, dir, id, _ := indexedStore(t)

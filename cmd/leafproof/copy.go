@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"leafproof"
+	"leafproof/manifest"
 )
 
 func copyCommand() *cobra.Command {
@@ -15,7 +16,7 @@ func copyCommand() *cobra.Command {
 		Use:   "copy --to STORE [ID…]",
 		Short: "Bring artifacts to another store, with their manifests",
 		Long: "Bring artifacts (all, if none is named) to another store: the same bytes, verified, the same manifest and the\n" +
-			"same id. What is there already is passed over. The other store's trust.policy must admit this store's key.",
+			"same id. An index that is damaged here is built again. What is there already is passed over. The other store's trust.policy must admit this store's key.",
 		Args: args(0, -1),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the other store's folder")
@@ -30,11 +31,17 @@ func copyCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, other.Close()) }()
-			type result struct {
-				Copied   []string `json:"copied"`
-				Resident []string `json:"resident"`
+			type without struct {
+				ArtifactID string `json:"artifact_id"`
+				Index      string `json:"index"`
+				Reason     string `json:"reason"`
 			}
-			r := result{[]string{}, []string{}}
+			type result struct {
+				Copied   []string  `json:"copied"`
+				Resident []string  `json:"resident"`
+				Without  []without `json:"without"`
+			}
+			r := result{[]string{}, []string{}, []without{}}
 			bar := newProgress(cmd, "copy", -1)
 			err = s.CopyTo(cmd.Context(), leafproof.Owner, other, leafproof.CopyOptions{
 				Progress: bar.add,
@@ -45,6 +52,7 @@ func copyCommand() *cobra.Command {
 						r.Resident = append(r.Resident, id)
 					}
 				},
+				Without: func(id, path string, err error) { r.Without = append(r.Without, without{id, path, err.Error()}) },
 			}, ids...)
 			bar.stop()
 			if errors.Is(err, leafproof.ErrNotAdmitted) {
@@ -54,9 +62,14 @@ func copyCommand() *cobra.Command {
 				return err
 			}
 			if *asJSON {
-				return printJSON(cmd.OutOrStdout(), r)
+				err = printJSON(cmd.OutOrStdout(), r)
+			} else {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d artifacts copied, %d there already\n", len(r.Copied), len(r.Resident))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d artifacts copied, %d there already\n", len(r.Copied), len(r.Resident))
+			if n := len(r.Without); err == nil && n > 0 {
+				first := r.Without[0]
+				return &exitError{exitMismatch, fmt.Errorf("copied without %d of the indexes: %s: %s: %s", n, first.ArtifactID, manifest.Printable(first.Index), first.Reason)}
+			}
 			return err
 		})
 	}
