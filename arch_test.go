@@ -151,11 +151,11 @@ var graph = map[string]row{
 	},
 	"examples/go/report": {ours: []string{"client"}, why: "an example shows what a user's own module can do"},
 	"internal/refdemo":   {ours: []string{".", "ref/harness"}, why: "a story is told with what a user can call"},
-	"bench":              {why: "bench measures, from its tests, what a user can call"},
+	"bench":              {ours: []string{".", "manifest", "manifest/bundle", "merkle"}, why: "bench measures what a user can call"},
 	"fuzz":               {why: "fuzz knocks, from its tests, at the doors that a stranger has"},
 	"cmd/leafproof": {
 		ours: []string{
-			".", "merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector", "ref", "ref/harness",
+			".", "merkle", "manifest", "manifest/bundle", "manifest/tlog", "selector", "ref", "ref/harness", "bench",
 			"internal/cidtext", "internal/httpapi", "internal/mcpproxy", "internal/mcpserver", "internal/outfile", "internal/refdemo", "internal/verifycmd",
 		},
 		others: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/mattn/go-isatty"},
