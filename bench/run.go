@@ -389,10 +389,10 @@ func (r *runner) proof(what string, prove func(io.Writer) error) error {
 		return err
 	}
 	var file bytes.Buffer
-	begin, best := time.Now(), 1e9
+	best := 1e9
 	for range r.o.Rounds {
 		file.Reset()
-		begin = time.Now()
+		begin := time.Now()
 		if err := prove(&file); err != nil {
 			return err
 		}
