@@ -27,7 +27,7 @@ const (
 )
 
 // ErrPolicyFile is a trust.policy that is not the one that was signed: edited,
-// put back from an earlier version, or without its signatures.
+// put back from an earlier version, without its signatures, or gone.
 var ErrPolicyFile = errors.New("trust.policy is not as it was signed")
 
 // PolicyVersion is one version of a store's policy.
@@ -112,6 +112,9 @@ func (t *trust) descends(old *trust) error {
 // loadTrust reads policy and keys, and checks every version's signatures.
 func loadTrust(dir string) (*trust, error) {
 	stamp, err := os.Stat(PolicyPath(dir)) // before it is read
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &unreadPolicyError{err}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +127,12 @@ func loadTrust(dir string) (*trust, error) {
 	return t, err
 }
 
+// unreadPolicyError is about a store's own trust.policy that is not there, or no
+// policy: unlike one that a verifier brings, the store can put it back.
+type unreadPolicyError struct{ error }
+
+func (e *unreadPolicyError) Unwrap() []error { return []error{ErrPolicyFile, e.error} }
+
 // loadPolicy is loadTrust without the keys.
 func loadPolicy(dir string) (*trust, error) {
 	t := &trust{}
@@ -132,7 +141,7 @@ func loadPolicy(dir string) (*trust, error) {
 		return nil, err
 	}
 	if t.policy, err = manifest.ParsePolicy(t.text); err != nil {
-		return nil, fmt.Errorf("%s: %w", PolicyPath(dir), err)
+		return nil, &unreadPolicyError{fmt.Errorf("%s: %w", PolicyPath(dir), err)}
 	}
 	if t.chain, err = policyChain(dir); err != nil {
 		return nil, err

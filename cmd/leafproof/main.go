@@ -64,7 +64,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if errors.As(err, &silent) && silent.err == nil {
 		return code
 	}
-	fmt.Fprintf(errOut, "leafproof: %s\n", oneLine(err.Error()))
+	text := oneLine(err.Error())
+	if ctx.Err() != nil { // by a signal
+		text = strings.ReplaceAll(text, context.Canceled.Error(), "interrupted")
+	}
+	fmt.Fprintf(errOut, "leafproof: %s\n", text)
 	if hint := hintFor(ran, err); hint != "" {
 		fmt.Fprintf(errOut, "leafproof: hint: %s\n", hint)
 	}

@@ -89,6 +89,9 @@ func warn(cmd *cobra.Command, name string, d *leafproof.Draft, ref manifest.Arti
 	say := func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s: %s\n", name, manifest.Printable(fmt.Sprintf(format, args...)))
 	}
+	if name == "-" && d.Size() == 0 {
+		say("warning: nothing came on standard input, and the artifact is empty")
+	}
 	if n := d.Undecidable(); n > 0 {
 		say("undecidable records: %d; no query will match or rule them out", n)
 	}

@@ -123,7 +123,9 @@ func queryText(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Qu
 		_, err := w.Write(line)
 		return err
 	})
-	err = errors.Join(err, w.Flush())
+	if flushErr := w.Flush(); err == nil { // a write that failed says so once
+		err = flushErr
+	}
 	if a != nil {
 		advise(cmd, id, a.SupersededBy)
 		fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s\n", a.Conclusion)
@@ -173,7 +175,10 @@ func queryJSON(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Qu
 		w.WriteString(next)
 	}
 	fmt.Fprintf(w, "],%s\n", tail[1:])
-	return errors.Join(err, w.Flush())
+	if flushErr := w.Flush(); err == nil {
+		err = flushErr
+	}
+	return err
 }
 
 // appendRow appends a row as JSON. A value stands in it exactly as it stands in

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -46,6 +47,12 @@ func hintFor(cmd *cobra.Command, err error) string {
 		return e.hint
 	}
 	hint := leafproof.Hint(err)
+	if resume := cmd.Flags().Lookup("resume"); resume != nil && errors.Is(err, context.Canceled) {
+		if resume.Changed {
+			return "nothing was published; the same command goes on where this one stopped"
+		}
+		return "nothing was published; with --resume NAME the next put would go on where this one stopped"
+	}
 	if as := cmd.Flags().Lookup("as"); as != nil && as.Value.String() != "" && leafproof.CodeOf(err) == leafproof.CodeRefNotFound {
 		// What the owner's listings show is not what this one may see.
 		return fmt.Sprintf("`leafproof grants --principal %s` lists what %[1]s was given", as.Value)

@@ -50,11 +50,7 @@ func Create(name string, stdout io.Writer) (*File, error) {
 	var err error
 	f.tmp, err = os.OpenFile(filepath.Join(dir, ".leafproof-"+rand.Text()), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
-		// Whoever asked for name knows nothing of the file beside it.
-		if pe, ok := errors.AsType[*fs.PathError](err); ok && name != "-" {
-			err = &fs.PathError{Op: "create", Path: name, Err: pe.Err}
-		}
-		return nil, err
+		return nil, f.named("create", err)
 	}
 	return f, nil
 }
@@ -69,8 +65,23 @@ func resolve(name string) (string, error) {
 	return target, err
 }
 
+// named is an error about the temporary file in terms of the one that was asked
+// for: whoever did knows nothing of the other.
+func (f *File) named(op string, err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok && f.target != "" {
+		return &fs.PathError{Op: op, Path: f.target, Err: pe.Err}
+	}
+	return err
+}
+
 // Write adds to the file.
-func (f *File) Write(p []byte) (int, error) { return f.tmp.Write(p) }
+func (f *File) Write(p []byte) (int, error) {
+	n, err := f.tmp.Write(p)
+	if err != nil {
+		err = f.named("write", err)
+	}
+	return n, err
+}
 
 // Publish gives the file its name, or hands its bytes to the stream or device
 // that the name stands for. It ends the File.
@@ -84,7 +95,7 @@ func (f *File) Publish() error {
 			}
 		}
 		if err := f.tmp.Close(); err != nil {
-			return err
+			return f.named("write", err)
 		}
 		return os.Rename(f.tmp.Name(), f.target)
 	}
