@@ -20,7 +20,7 @@ type Audited struct {
 
 // AuditOptions adjust [Store.Audit].
 type AuditOptions struct {
-	Tool string // what the statement says it was done with, as in "leafproof 1.2"
+	Tool string // what the statement says it was done with; "" is "leafproof" and its version
 	// Evidence, where set, gives the writer of a bundle that shows to anybody which
 	// index is false; it is called only where one is. That discloses the artifact
 	// whole, so leave to prove all of it is needed then.
@@ -111,6 +111,9 @@ func (a *artifact) audit(ctx context.Context, list []Index) (*Audited, error) {
 // stateAudit signs what came of an audit, and keeps it.
 func (a *artifact) stateAudit(ctx context.Context, tool string, checked []manifest.Rebuilt) (*Statement, error) {
 	s := a.store
+	if tool == "" {
+		tool = "leafproof " + Version
+	}
 	now, err := s.catalogue.Now(ctx)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,9 @@ import (
 
 	"leafproof/cas"
 	"leafproof/internal/catalogue"
+	"leafproof/internal/gate"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
 // OpenOn opens a store with the keys and the policy of the one in dir, its
@@ -47,3 +49,25 @@ func (s *SpanSet) List(size int64) ([][2]int64, bool) { return s.s.list(size) }
 
 // Batch is what a draft holds.
 func (d *Draft) Batch() *cas.Batch { return d.batch }
+
+// SayFalseIndex has the store sign that an artifact has an index over a path with a
+// root that no index has.
+func (s *Store) SayFalseIndex(ctx context.Context, id, path string) error {
+	a, err := s.find(ctx, Owner, id, gate.Derive)
+	if err != nil {
+		return err
+	}
+	p, err := selector.ParseKeyPath(path)
+	if err != nil {
+		return err
+	}
+	x, err := indexFacts(a.layout(), p, a.redacted(), selector.IndexInfo{Size: 8192, Entries: a.m.Predicate.Records.Count, Distinct: 1})
+	if err != nil {
+		return err
+	}
+	x.Root = merkle.Sum([]byte(path)).String()
+	batch := s.objects.Begin(ctx, cas.TenantOf(a.row.Tenant))
+	defer batch.Discard()
+	_, err = a.stateIndex(ctx, batch, x)
+	return err
+}

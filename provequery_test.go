@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"leafproof/manifest"
 	"leafproof/manifest/bundle"
 	"leafproof/merkle"
+	"leafproof/selector"
 )
 
 func alarms(n int) []byte {
@@ -178,3 +180,80 @@ func TestAudit(t *testing.T) {
 		t.Errorf("a stranger hears %s", code)
 	}
 }
+
+// TestAuditFalse: an index that the bytes do not give is told, in a statement and in
+// evidence that convinces others; and it does not go along to another store.
+func TestAuditFalse(t *testing.T) {
+	s, dir := newStore(t)
+	data := alarms(300)
+	id := put(t, s, data, leafproof.PutOptions{Records: "ndjson", Indexes: []string{"/id"}}, leafproof.Facts{})
+	if err := s.SayFalseIndex(t.Context(), id, "/severity"); err != nil {
+		t.Fatal(err)
+	}
+	var file nopCloser
+	a, err := s.Audit(t.Context(), leafproof.Owner, id, leafproof.AuditOptions{Tool: "test", Evidence: func() (io.WriteCloser, error) { return &file, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	attested(t, s, a.Statement)
+	for _, r := range a.Checked {
+		if lie := r.Path != nil && *r.Path == "/severity"; (r.Outcome == manifest.OutcomeDiffers) != lie {
+			t.Errorf("%+v", r)
+		}
+	}
+	res, err := bundle.Verify(bytes.NewReader(file.Bytes()), int64(file.Len()), bundle.Options{Policy: s.Policy(), At: time.Now(), Rebuild: &bundle.Rebuild{
+		Data: bytes.NewReader(data), Size: int64(len(data)), Room: func() (selector.Spill, error) { return new(spill), nil },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, _ := res.Verdict.Fact(manifest.FactIndex); !a.Differs || f.State != manifest.Mismatch || res.Verdict.Exit() != 3 {
+		t.Errorf("differs %v, the evidence says %s, exit %d", a.Differs, f, res.Verdict.Exit())
+	}
+	// Who may not prove all of it gets the verdict, and no evidence.
+	who := leafproof.Caller{Principal: "alice"}
+	if _, err := s.Grant(t.Context(), leafproof.Owner, leafproof.GrantSpec{Principal: who.Principal, Action: leafproof.ActionDerive, Pattern: "local"}); err != nil {
+		t.Fatal(err)
+	}
+	b, err := s.Audit(t.Context(), who, id, leafproof.AuditOptions{Evidence: func() (io.WriteCloser, error) { t.Error("evidence was written"); return &file, nil }})
+	if err == nil || b == nil || !b.Differs {
+		t.Errorf("with leave to derive: %+v, %v", b, err)
+	}
+	_, other := newStore(t)
+	text, err := os.ReadFile(leafproof.PublicKeyPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := manifest.ParsePublicKey(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := openStore(t, other)
+	if _, err := to.ChangePolicy(t.Context(), manifest.AddKey(manifest.Key{Name: "theirs", Public: key, Roles: []string{manifest.RoleManifest, manifest.RoleIndex}})); err != nil {
+		t.Fatal(err)
+	}
+	var without []string
+	if err := s.CopyTo(t.Context(), leafproof.Owner, to, leafproof.CopyOptions{Without: func(_, path string, err error) { without = append(without, path+": "+err.Error()) }}, id); err != nil {
+		t.Fatal(err)
+	}
+	if len(without) != 1 || !strings.Contains(without[0], "the bytes give another one") || indexesOf(t, to, id) != "/id" {
+		t.Errorf("copied without %q, with %s", without, indexesOf(t, to, id))
+	}
+}
+
+// nopCloser is a buffer to write to.
+type nopCloser struct{ bytes.Buffer }
+
+func (*nopCloser) Close() error { return nil }
+
+// spill is room in memory.
+type spill struct{ b []byte }
+
+func (s *spill) WriteAt(p []byte, off int64) (int, error) {
+	if n := int(off) + len(p) - len(s.b); n > 0 {
+		s.b = append(s.b, make([]byte, n)...)
+	}
+	return copy(s.b[off:], p), nil
+}
+
+func (s *spill) ReadAt(p []byte, off int64) (int, error) { return bytes.NewReader(s.b).ReadAt(p, off) }

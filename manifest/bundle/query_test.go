@@ -416,11 +416,20 @@ func TestQueryBundleRebuild(t *testing.T) {
 	said := signBody(t, &manifest.IndexAdded{Head: headOf(t, src, "store"), Index: falseOne.Facts}, "store")
 	later, err := bundle.Evidence(src, &said)
 	added := write(t, later, err)
+	// A false record map convicts too, without any index.
+	misplaced := sourceOf(t, data, "ndjson", func(p *manifest.Predicate) { p.Records.Map.Root = merkle.Sum(lie).String() })
+	wrongMap, err := bundle.Evidence(misplaced, nil)
+	unmapped := write(t, wrongMap, err)
+	plain, err := bundle.Evidence(source(t, data, "ndjson"), nil)
+	mapped := write(t, plain, err)
 	for name, c := range map[string]struct {
 		file, from []byte
 		index      string
 		exit       int
 	}{
+		"a false map":               {unmapped, data, "not-claimed", 3},
+		"a true map":                {mapped, data, "not-claimed", 0},
+		"a map of other bytes":      {mapped, lie, "unverifiable(the index was not built again: ", 2},
 		"evidence":                  {evidence, data, "MISMATCH(built again from the artifact's bytes the index over /status has the root ", 3},
 		"evidence of a later index": {added, data, "MISMATCH(built again from the artifact's bytes the index over /status has the root ", 3},
 		"no evidence":               {cleared, data, "proven", 0},

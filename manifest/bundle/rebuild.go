@@ -155,8 +155,8 @@ func (c *checker) rebuiltFact(indexes ...manifest.Index) (manifest.Fact, error) 
 	return f, nil
 }
 
-// rebuildAll makes all indexes again that the bundle has statements of, beside a
-// claim that is no answer to a query.
+// rebuildAll makes the record map again, and all indexes that the bundle has
+// statements of, beside a claim that is no answer to a query.
 func (c *checker) rebuildAll() error {
 	indexes := c.m.Predicate.Indexes
 	if c.added != nil {
@@ -169,11 +169,11 @@ func (c *checker) rebuildAll() error {
 		}
 		indexes = append(slices.Clone(indexes), q.index)
 	}
-	if c.rebuild == nil || len(indexes) == 0 {
+	if rec := c.m.Predicate.Records; c.rebuild == nil || rec == nil || rec.Map == nil {
 		return nil
 	}
 	f, err := c.rebuiltFact(indexes...)
-	if err == nil {
+	if err == nil && (len(indexes) > 0 || f.State != manifest.Proven) {
 		c.v.Set(f)
 	}
 	return err
