@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"strconv"
@@ -162,7 +163,11 @@ func (p *putFacts) read(cmd *cobra.Command, source string) error {
 		if flag.name == "args" && source == "-" && cmd.Flag("args").Value.String() == "-" {
 			return usage("--args: standard input is the artifact itself")
 		}
-		if err := flag.set(); err != nil {
+		err := flag.set()
+		if _, unread := errors.AsType[*fs.PathError](err); unread { // the command line is right
+			return fmt.Errorf("--%s: %w", flag.name, err)
+		}
+		if err != nil {
 			return usage("--%s: %v", flag.name, err)
 		}
 	}
@@ -183,7 +188,7 @@ func (p *putFacts) readFile(cmd *cobra.Command, source string) error {
 	}
 	doc, err := readInput(cmd, p.file, maxFacts)
 	if err != nil {
-		return usage("--manifest: %v", err)
+		return fmt.Errorf("--manifest: %w", err)
 	}
 	f, o, err := leafproof.ParseFacts(doc)
 	if err != nil {
