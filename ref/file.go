@@ -39,10 +39,13 @@ func TranscriptName(run string) string {
 	return "run-" + hex.EncodeToString(sum[:20]) + ".jsonl"
 }
 
+// ErrInUse is a transcript that another has open.
+var ErrInUse = flock.ErrHeld
+
 // OpenTranscript opens the transcript of a run in a folder, and begins it where there is
 // none. The folder must exist. run is data: any string of at most 1,024 bytes. A line
 // that was not written to its end is cut off: nobody was told of it. It fails with
-// [flock.ErrHeld] while another has it open, and with [ErrTranscript] where the file is
+// [ErrInUse] while another has it open, and with [ErrTranscript] where the file is
 // damaged or another's.
 func OpenTranscript(dir, run string) (*File, error) {
 	if len(run) > maxKey {

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +56,7 @@ func mcpProxyCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		transcript, err := ref.OpenTranscript(folder, name)
+		transcript, err := openTranscript(cmd.Context(), folder, name)
 		if err != nil {
 			return err
 		}
@@ -76,6 +79,27 @@ func mcpProxyCommand() *cobra.Command {
 	}
 	return cmd
 }
+
+// openTranscript opens a run's transcript. A client that begins a server anew often does
+// so before the last one has ended: it is waited for, a while.
+func openTranscript(ctx context.Context, folder, name string) (*ref.File, error) {
+	for until := time.Now().Add(lockWait); ; {
+		t, err := ref.OpenTranscript(folder, name)
+		if !errors.Is(err, ref.ErrInUse) {
+			return t, err
+		}
+		if time.Now().After(until) || ctx.Err() != nil {
+			return nil, &hinted{
+				fmt.Errorf("another proxy has the transcript of the run %s", name),
+				"give each conversation a run of its own: leafproof mcp-proxy --run NAME -- …",
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// lockWait is how long a proxy waits for one before it to end.
+const lockWait = 5 * time.Second
 
 // commandRun is the name of the run of a command: the same for the same words.
 func commandRun(args []string) string {
@@ -101,10 +125,12 @@ func transcriptsDir(dir string) (string, error) {
 
 // proxyTo runs the server and passes messages until one side ends.
 func proxyTo(cmd *cobra.Command, args []string, o mcpproxy.Options) error {
-	server := exec.CommandContext(cmd.Context(), args[0], args[1:]...)
+	ctx, end := context.WithCancel(cmd.Context())
+	defer end()
+	server := exec.CommandContext(ctx, args[0], args[1:]...)
 	server.Stderr = cmd.ErrOrStderr()
 	server.Env = without(os.Environ(), tokenVariable) // it acts for nobody
-	server.Cancel = func() error { return server.Process.Signal(os.Interrupt) }
+	server.Cancel = func() error { return server.Process.Signal(syscall.SIGTERM) }
 	server.WaitDelay = 5 * time.Second
 	in, err := server.StdinPipe()
 	if err != nil {
@@ -117,8 +143,14 @@ func proxyTo(cmd *cobra.Command, args []string, o mcpproxy.Options) error {
 	if err := server.Start(); err != nil {
 		return err
 	}
-	err = mcpproxy.Run(cmd.Context(), o, mcpproxy.Pipe{In: cmd.InOrStdin(), Out: nopCloser{cmd.OutOrStdout()}}, mcpproxy.Pipe{In: out, Out: in})
+	err = mcpproxy.Run(ctx, o, mcpproxy.Pipe{In: cmd.InOrStdin(), Out: nopCloser{cmd.OutOrStdout()}}, mcpproxy.Pipe{In: out, Out: in})
 	in.Close()
+	if errors.Is(err, mcpproxy.ErrHangs) {
+		end()
+	}
+	// One that ends its output need not end.
+	late := time.AfterFunc(server.WaitDelay, end)
+	defer late.Stop()
 	if werr := server.Wait(); err == nil && cmd.Context().Err() == nil {
 		var exit *exec.ExitError
 		if errors.As(werr, &exit) {

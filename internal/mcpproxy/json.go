@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 
 	v2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,13 +15,51 @@ func parse(text []byte, into any) error {
 	return v2.Unmarshal(text, into)
 }
 
+// loose reads a message that parse does not: the last of members that stand twice.
+func loose(line []byte) (m message) {
+	if v2.Unmarshal(line, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
+		return message{}
+	}
+	return m
+}
+
+// idOf is the id of a message that cannot be read for sure; nil for none.
+func idOf(line []byte) json.RawMessage {
+	if m := loose(line); len(m.ID) > 0 && isID(m.ID) {
+		return m.ID
+	}
+	return nil
+}
+
 // answered is the id of an answer that cannot be read for sure; nil for none.
 func answered(line []byte) json.RawMessage {
-	var m message
-	if v2.Unmarshal(line, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil || m.Method != "" {
+	if loose(line).Method != "" {
 		return nil
 	}
-	return m.ID
+	return idOf(line)
+}
+
+// mend writes a message with U+FFFD in place of what is no character; nil where it is
+// not that what is wrong with it.
+func mend(line []byte) []byte {
+	d := jsontext.NewDecoder(bytes.NewReader(line), jsontext.AllowInvalidUTF8(true))
+	var out bytes.Buffer
+	e := jsontext.NewEncoder(&out, jsontext.AllowInvalidUTF8(true))
+	for {
+		t, err := d.ReadToken()
+		if errors.Is(err, io.EOF) {
+			return bytes.TrimSpace(out.Bytes())
+		}
+		if err != nil {
+			return nil
+		}
+		if t.Kind() == '"' {
+			t = jsontext.String(t.String())
+		}
+		if err := e.WriteToken(t); err != nil {
+			return nil
+		}
+	}
 }
 
 // A member is one of an object, in the order of its text.

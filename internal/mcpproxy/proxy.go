@@ -21,7 +21,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"sync"
+	"time"
 
 	"leafproof"
 	"leafproof/ref"
@@ -62,7 +64,7 @@ type proxy struct {
 	server *lines
 
 	mu      sync.Mutex
-	pending map[string]waiting     // requests of the client, by id
+	pending map[string]waiting     // requests of the client, by the key of their ids
 	own     map[string]chan answer // requests of the proxy's own
 	next    int
 	gone    bool // the server ended
@@ -70,15 +72,7 @@ type proxy struct {
 	stale   bool // the server says that its tools changed
 
 	work  chan message   // of the client, in order
-	asked sync.WaitGroup // requests whose answers the proxy waits for, or makes
-}
-
-// waiting is a request whose answer is looked at.
-type waiting struct {
-	method string
-	set    *toolset // as it was when it was asked; nil where nothing is recorded
-	tool   *tool
-	input  *harness.Input
+	asked sync.WaitGroup // as many as pending, and those that are being answered
 }
 
 type answer struct {
@@ -86,7 +80,12 @@ type answer struct {
 	err    json.RawMessage
 }
 
-// Run passes messages until the client's end, and then the server's.
+// grace is how long the server may take to answer what was asked, once the client has
+// said its last, and how long to end then.
+const grace = 10 * time.Second
+
+// Run passes messages until the client's end, and then the server's. It waits for a
+// server that does not come to its end as long as a client would.
 func Run(ctx context.Context, o Options, client, server Pipe) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -106,7 +105,15 @@ func Run(ctx context.Context, o Options, client, server Pipe) error {
 	go func() {
 		err := p.client.each(func(line []byte) error { return p.fromClient(ctx, line) })
 		close(p.work)
-		p.asked.Wait() // what was asked is answered, unless the server ends first
+		answered := make(chan struct{})
+		go func() {
+			p.asked.Wait()
+			close(answered)
+		}()
+		select { // what was asked is answered, unless the server ends first
+		case <-answered:
+		case <-time.After(grace):
+		}
 		p.server.close()
 		asked <- err
 	}()
@@ -126,23 +133,13 @@ func Run(ctx context.Context, o Options, client, server Pipe) error {
 		return err
 	case <-ctx.Done():
 		return nil
+	case <-time.After(grace / 2):
+		return ErrHangs
 	}
 }
 
-// end answers what the server has not, when it is gone.
-func (p *proxy) end() {
-	p.mu.Lock()
-	pending, own := p.pending, p.own
-	p.pending, p.own, p.gone = map[string]waiting{}, map[string]chan answer{}, true
-	p.mu.Unlock()
-	for id := range pending {
-		p.asked.Done()
-		p.refuse(json.RawMessage(id), codeInternal, "the server ended before it answered")
-	}
-	for _, c := range own {
-		close(c)
-	}
-}
+// ErrHangs is a server that goes on though there is nothing to come any more.
+var ErrHangs = errors.New("the server does not end")
 
 // message is a JSON-RPC message.
 type message struct {
@@ -158,6 +155,7 @@ type message struct {
 const (
 	codeParse    = -32700
 	codeInvalid  = -32600
+	codeParams   = -32602
 	codeInternal = -32603
 )
 
@@ -166,19 +164,35 @@ const (
 func (p *proxy) fromClient(ctx context.Context, line []byte) error {
 	var m message
 	if err := parse(line, &m); err != nil {
-		return p.refuse(nil, codeParse, "the line is no message: "+err.Error())
+		return p.refuse(idOf(line), codeParse, "the line is no message: "+short(err.Error()))
 	}
-	if m.Method == "" || len(m.ID) == 0 {
+	switch {
+	case m.Method == "": // an answer to the server
 		return p.server.write(line)
+	case len(m.ID) == 0:
+		if m.Method == "notifications/cancelled" && !p.cancelled(m.Params) {
+			return nil
+		}
+		return p.server.write(line)
+	case !isID(m.ID):
+		return p.refuse(nil, codeInvalid, "the id is neither a string nor a whole number")
 	}
+	w := waiting{id: m.ID, method: m.Method}
 	switch m.Method {
 	case "tools/list", "tools/call", "resources/read", "tasks/result":
-		p.asked.Add(1)
+		if ok, err := p.begin(w); !ok {
+			return err
+		}
 		m.line = bytes.Clone(line)
 		p.work <- m
 		return nil
 	case "initialize", "server/discover":
-		return p.ask(m.ID, waiting{method: m.Method}, line)
+	default:
+		w.passes = true
+	}
+	w.asked = true
+	if ok, err := p.begin(w); !ok {
+		return err
 	}
 	return p.server.write(line)
 }
@@ -187,12 +201,15 @@ func (p *proxy) fromClient(ctx context.Context, line []byte) error {
 // other, while answers that the server waits for pass it by.
 func (p *proxy) works(ctx context.Context) {
 	for m := range p.work {
-		err := p.do(ctx, m)
-		if err != nil {
-			p.o.Log.ErrorContext(ctx, "mcp-proxy", "method", m.Method, "error", err)
-			p.refuse(m.ID, codeInternal, "the proxy could not do this")
+		if !p.waits(m.ID) {
+			continue // it was cancelled
 		}
-		p.asked.Done()
+		if err := p.do(ctx, m); err != nil {
+			p.o.Log.ErrorContext(ctx, "mcp-proxy", "method", m.Method, "error", err)
+			p.answer(m.ID, func(id json.RawMessage) error {
+				return p.refuse(id, codeInternal, "the proxy could not do this")
+			})
+		}
 	}
 }
 
@@ -207,39 +224,26 @@ func (p *proxy) do(ctx context.Context, m message) error {
 	if err != nil {
 		return err
 	}
-	return p.ask(m.ID, waiting{method: m.Method, set: t}, m.line)
+	return p.ask(m.ID, t, nil, nil, m.line)
 }
 
-// ask passes a request on, and notes that its answer is to be looked at.
-func (p *proxy) ask(id json.RawMessage, w waiting, line []byte) error {
-	p.mu.Lock()
-	_, twice := p.pending[string(id)]
-	gone := p.gone
-	if !twice && !gone {
-		p.pending[string(id)] = w
-		p.asked.Add(1)
-	}
-	p.mu.Unlock()
-	switch {
-	case gone:
-		return p.refuse(id, codeInternal, "the server has ended")
-	case twice:
-		return p.refuse(id, codeInvalid, "a request with this id is under way")
-	}
-	return p.server.write(line)
-}
-
-// fromServer takes a message of the server.
+// fromServer takes a message of the server. What answers nothing that the client waits
+// for goes nowhere.
 func (p *proxy) fromServer(ctx context.Context, line []byte) error {
 	var m message
-	if err := parse(line, &m); err != nil {
+	err := parse(line, &m)
+	if err != nil { // a text that was cut inside a character is common
+		if mended := mend(line); mended != nil && parse(mended, &m) == nil {
+			line, err = mended, nil
+		}
+	}
+	if err != nil {
 		// What nobody can read for sure must not reach a model.
 		p.o.Log.WarnContext(ctx, "mcp-proxy: a message of the server was dropped", "error", err)
 		if id := answered(line); id != nil {
-			if _, looked := p.take(id); looked {
-				defer p.asked.Done()
-			}
-			return p.refuse(id, codeInternal, "the server's answer is not well-formed")
+			return p.answer(id, func(id json.RawMessage) error {
+				return p.refuse(id, codeInternal, "the server's answer is not well-formed")
+			})
 		}
 		return nil
 	}
@@ -253,8 +257,8 @@ func (p *proxy) fromServer(ctx context.Context, line []byte) error {
 		return p.client.write(line)
 	}
 	p.mu.Lock()
-	own, mine := p.own[string(m.ID)]
-	delete(p.own, string(m.ID))
+	own, mine := p.own[key(m.ID)]
+	delete(p.own, key(m.ID))
 	p.mu.Unlock()
 	if mine {
 		own <- answer{m.Result, m.Error}
@@ -262,26 +266,24 @@ func (p *proxy) fromServer(ctx context.Context, line []byte) error {
 	}
 	w, looked := p.take(m.ID)
 	if !looked {
-		return p.client.write(line)
+		p.o.Log.WarnContext(ctx, "mcp-proxy: an answer of the server that nobody waits for was dropped", "id", short(string(m.ID)))
+		return nil
 	}
 	defer p.asked.Done()
-	if m.Error != nil {
+	switch {
+	case w.passes:
 		return p.client.write(line)
+	case m.Error != nil:
+		return p.fail(w.id, m.Error)
+	case m.Result == nil:
+		return p.refuse(w.id, codeInternal, "the server's answer has neither a result nor an error")
 	}
 	result, err := p.rewrite(ctx, w, m.Result)
 	if err != nil {
 		p.o.Log.ErrorContext(ctx, "mcp-proxy", "method", w.method, "error", err)
-		return p.refuse(m.ID, codeInternal, "the answer could not be kept, and nothing of it is shown")
+		return p.refuse(w.id, codeInternal, "the answer could not be kept, and nothing of it is shown")
 	}
-	return p.reply(m.ID, result)
-}
-
-func (p *proxy) take(id json.RawMessage) (waiting, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w, ok := p.pending[string(id)]
-	delete(p.pending, string(id))
-	return w, ok
+	return p.reply(w.id, result)
 }
 
 // rewrite makes of a result what a model may read of it.
@@ -305,7 +307,7 @@ func (p *proxy) request(ctx context.Context, method string, params any) (json.Ra
 	p.next++
 	id := fmt.Sprintf("%q", fmt.Sprintf("leafproof-%d", p.next))
 	c := make(chan answer, 1)
-	p.own[id] = c
+	p.own[key(json.RawMessage(id))] = c
 	p.mu.Unlock()
 	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "method": method, "params": params})
 	if err != nil {
@@ -331,6 +333,25 @@ func (p *proxy) request(ctx context.Context, method string, params any) (json.Ra
 func (p *proxy) reply(id, result json.RawMessage) error {
 	line := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"result":`...)
 	return p.client.write(append(append(line, result...), '}'))
+}
+
+// fail passes on an error of the server: its code, its message, and what it says beside
+// them where that is short.
+func (p *proxy) fail(id, raw json.RawMessage) error {
+	var e struct {
+		Code    int             `json:"code"`
+		Message string          `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	}
+	if err := parse(raw, &e); err != nil {
+		return p.refuse(id, codeInternal, "the server's error is not well-formed")
+	}
+	list := []member{{"code", json.RawMessage(strconv.Itoa(e.Code))}, {"message", quote(cut(e.Message, maxError))}}
+	if e.Data != nil && len(e.Data) <= maxError {
+		list = append(list, member{"data", e.Data})
+	}
+	line := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"error":`...)
+	return p.client.write(append(append(line, object(list)...), '}'))
 }
 
 func (p *proxy) refuse(id json.RawMessage, code int, text string) error {

@@ -20,6 +20,7 @@ const (
 	maxBlocks    = 24   // blocks of content that are shown one by one
 	previewChars = 6000 // of all previews
 	maxName      = 500  // characters of a name or an address
+	maxError     = 2000 // characters of an error, and of what is said beside it
 )
 
 // blob is content that leaves a result.
@@ -64,19 +65,28 @@ func (p *proxy) called(ctx context.Context, w waiting, raw json.RawMessage) (jso
 		IsError    bool              `json:"isError"`
 		ResultType string            `json:"resultType"`
 	}
-	if err := parse(raw, &res); err != nil {
-		return nil, fmt.Errorf("the result: %w", err)
-	}
-	if res.Content == nil && res.Structured == nil { // a task that was begun, or a question back
+	err := parse(raw, &res)
+	if res.Content == nil && res.Structured == nil && goesOn(raw) {
 		return raw, nil
 	}
 	k := newKept(len(res.Content))
-	value, err := k.content(ctx, res.Content)
+	var value json.RawMessage
+	if all, merr := members(raw); err != nil || merr != nil || res.Content == nil && res.Structured == nil && len(all) > 0 {
+		// None that the protocol knows: there may be anything in it.
+		res.Structured = nil
+		value, err = k.text(ctx, "/content/0", "unknown", string(raw), "application/json")
+		value = append(append([]byte{'['}, value...), ']')
+	} else {
+		value, err = k.content(ctx, "/content/", res.Content, k.block)
+	}
 	if err != nil {
 		return nil, err
 	}
 	list := []member{{"data_only", json.RawMessage("true")}, {"content", value}}
 	inlines := w.tool != nil && w.tool.inlines
+	if inlines && len(res.Structured) > maxInline { // the tool does not keep to its schema
+		inlines, res.IsError = false, true
+	}
 	if res.Structured != nil {
 		structured := res.Structured
 		if !inlines {
@@ -106,24 +116,57 @@ func (p *proxy) called(ctx context.Context, w waiting, raw json.RawMessage) (jso
 		out = append(out, member{"structuredContent", res.Structured})
 	}
 	if res.ResultType != "" {
-		out = append(out, member{"resultType", quote(res.ResultType)})
+		out = append(out, member{"resultType", quote(short(res.ResultType))})
 	}
+	out = set(out, "_meta", protocolMeta(raw))
 	return object(out), nil
+}
+
+// protocolMeta is what of a result's _meta the protocol itself defines; nil for nothing.
+// The rest is between a server and a host that knows it, and may be of any length.
+func protocolMeta(result json.RawMessage) json.RawMessage {
+	all, err := members(result)
+	if err != nil {
+		return nil
+	}
+	list, err := members(get(all, "_meta"))
+	if err != nil {
+		return nil
+	}
+	var kept []member
+	for _, m := range list {
+		if strings.HasPrefix(m.name, "io.modelcontextprotocol/") && len(m.value) <= maxError {
+			kept = append(kept, m)
+		}
+	}
+	if kept == nil {
+		return nil
+	}
+	return object(kept)
+}
+
+// goesOn says whether a result is none yet: a task that was begun, or a question back.
+func goesOn(raw json.RawMessage) bool {
+	var r struct {
+		Type string                     `json:"resultType"`
+		Task map[string]json.RawMessage `json:"task"`
+	}
+	return parse(raw, &r) == nil && (r.Task != nil || r.Type != "" && r.Type != "complete")
 }
 
 func newKept(blocks int) *kept {
 	return &kept{blobs: map[string]harness.Blob{}, chars: max(selector.MinPreview, previewChars/(min(blocks, maxBlocks)+2))}
 }
 
-// content is what is recorded of the blocks of a result. Those behind the first
-// maxBlocks are one part.
-func (k *kept) content(ctx context.Context, blocks []json.RawMessage) (json.RawMessage, error) {
+// content is what is recorded of the blocks of a result, or of the contents of a
+// resource, as one says. Those behind the first maxBlocks are one part.
+func (k *kept) content(ctx context.Context, at string, blocks []json.RawMessage, one func(context.Context, string, json.RawMessage) (json.RawMessage, error)) (json.RawMessage, error) {
 	out := []byte{'['}
 	for i, raw := range blocks {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		at := "/content/" + strconv.Itoa(i)
+		at := at + strconv.Itoa(i)
 		if i == maxBlocks && len(blocks) > maxBlocks+1 {
 			rest, err := json.Marshal(blocks[i:])
 			if err != nil {
@@ -135,7 +178,7 @@ func (k *kept) content(ctx context.Context, blocks []json.RawMessage) (json.RawM
 			}
 			return append(append(out, v...), ']'), nil
 		}
-		v, err := k.block(ctx, at, raw)
+		v, err := one(ctx, at, raw)
 		if err != nil {
 			return nil, err
 		}
@@ -147,15 +190,15 @@ func (k *kept) content(ctx context.Context, blocks []json.RawMessage) (json.RawM
 // block is what is recorded of one: it is decided by its type.
 func (k *kept) block(ctx context.Context, at string, raw json.RawMessage) (json.RawMessage, error) {
 	var b block
-	if err := parse(raw, &b); err != nil {
-		return nil, fmt.Errorf("%s: %w", at, err)
+	if parse(raw, &b) != nil {
+		b = block{}
 	}
 	switch {
 	case b.Type == "text":
 		return k.text(ctx, at, "text", b.Text, "text/plain")
 	case b.Type == "image" || b.Type == "audio":
 		return k.base64(at, b.Type, "", b.Data, b.MIMEType)
-	case b.Type == "resource" && b.Resource != nil:
+	case b.Type == "resource" && b.Resource != nil && (b.Resource.Text != nil || b.Resource.Blob != nil):
 		return k.source(ctx, at, *b.Resource)
 	case b.Type == "resource_link":
 		list := []member{{"type", quote(b.Type)}, {"uri", quote(short(b.URI))}, {"name", quote(short(b.Name))}}
@@ -199,8 +242,8 @@ func (k *kept) source(ctx context.Context, at string, s source) (json.RawMessage
 // base64 is what is recorded of bytes.
 func (k *kept) base64(at, kind, uri, data, media string) (json.RawMessage, error) {
 	b, err := base64.StdEncoding.DecodeString(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: not base64", at)
+	if err != nil { // what it is instead, somebody may make out
+		b, media = []byte(data), "text/plain"
 	}
 	k.blobs[at+"/value"] = blob(b, media)
 	list := []member{{"type", quote(kind)}}
@@ -247,11 +290,13 @@ func begin(text string, n int) string {
 	return text[:n]
 }
 
-func short(s string) string {
-	if len(s) <= maxName {
+func short(s string) string { return cut(s, maxName) }
+
+func cut(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	return begin(s, maxName) + "…"
+	return begin(s, n) + "…"
 }
 
 // resources makes of the contents of a resource that the client reads what a model may
@@ -261,28 +306,33 @@ func (p *proxy) resources(ctx context.Context, t *toolset, raw json.RawMessage) 
 	if err != nil {
 		return nil, err
 	}
-	var contents []source
-	if err := parse(get(result, "contents"), &contents); err != nil || len(contents) == 0 {
-		return raw, nil // nothing is shown
+	var contents []json.RawMessage
+	if err := parse(get(result, "contents"), &contents); err != nil {
+		return nil, err
 	}
+	if len(contents) == 0 {
+		return object(set(result, "contents", json.RawMessage("[]"))), nil
+	}
+	var first source
+	_ = parse(contents[0], &first) // one that cannot be read has no address
 	k := newKept(len(contents))
-	list := []byte{'['}
-	for i, s := range contents[:min(len(contents), maxBlocks)] {
-		if i > 0 {
-			list = append(list, ',')
+	list, err := k.content(ctx, "/contents/", contents, func(ctx context.Context, at string, raw json.RawMessage) (json.RawMessage, error) {
+		var s source
+		if parse(raw, &s) != nil || s.Text == nil && s.Blob == nil {
+			return k.text(ctx, at, "unknown", string(raw), "application/json")
 		}
-		v, err := k.source(ctx, "/contents/"+strconv.Itoa(i), s)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v...)
+		return k.source(ctx, at, s)
+	})
+	if err != nil {
+		return nil, err
 	}
-	value := object([]member{{"data_only", json.RawMessage("true")}, {"contents", append(list, ']')}})
+	value := object([]member{{"data_only", json.RawMessage("true")}, {"contents", list}})
 	views, err := t.run.Record(ctx, harness.Result{Tool: "resources/read", Value: harness.Raw{JSON: value, Blobs: k.blobs}})
 	if err != nil {
 		return nil, err
 	}
-	shown := object([]member{{"uri", quote(contents[0].URI)}, {"mimeType", quote("application/json")}, {"text", quote(string(views[0].Content))}})
+	shown := object([]member{{"uri", quote(first.URI)}, {"mimeType", quote("application/json")}, {"text", quote(string(views[0].Content))}})
+	result = set(result, "_meta", protocolMeta(raw))
 	return object(set(result, "contents", append(append([]byte{'['}, shown...), ']'))), nil
 }
 

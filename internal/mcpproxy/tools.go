@@ -31,6 +31,7 @@ type tool struct {
 	inlines bool // its structured content stands as it is
 	said    string
 	schema  json.RawMessage
+	loose   bool // its schema is none that can be used, and stays as it is
 }
 
 // load returns the tools, which it asks the server for where they are not known, or
@@ -44,12 +45,21 @@ func (p *proxy) load(ctx context.Context, meta json.RawMessage) (*toolset, error
 	if known != nil && !stale {
 		return known, nil
 	}
-	t := &toolset{tools: map[string]*tool{}}
-	own := map[string]bool{}
-	for _, s := range harness.Shipped() {
-		t.tools[s.Name], own[s.Name] = nil, true
+	t, err := p.offered(ctx, meta)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.stale = p.stale || stale
+		return nil, err
 	}
-	var theirs []harness.Tool
+	p.tools = t
+	return t, nil
+}
+
+// listed asks the server for all its tools. What cannot be one is left out: the others
+// are worth having.
+func (p *proxy) listed(ctx context.Context, meta json.RawMessage) (list []*tool, last []member, err error) {
+	names := map[string]bool{}
 	cursor := ""
 	for page := 0; page == 0 || cursor != ""; page++ {
 		params := map[string]any{}
@@ -61,34 +71,75 @@ func (p *proxy) load(ctx context.Context, meta json.RawMessage) (*toolset, error
 		}
 		result, err := p.request(ctx, "tools/list", params)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		var listed struct {
 			Tools      []json.RawMessage `json:"tools"`
 			NextCursor string            `json:"nextCursor"`
 		}
 		if err := parse(result, &listed); err != nil {
-			return nil, fmt.Errorf("tools/list: %w", err)
+			return nil, nil, fmt.Errorf("tools/list: %w", err)
 		}
-		if t.last, err = members(result); err != nil {
-			return nil, err
+		if last, err = members(result); err != nil {
+			return nil, nil, err
 		}
 		for _, raw := range listed.Tools {
-			name, u, err := readTool(raw)
+			u, err := readTool(raw)
+			if err == nil && names[u.name] {
+				err = fmt.Errorf("%q is listed twice", short(u.name))
+			}
 			if err != nil {
-				return nil, err
+				p.o.Log.WarnContext(ctx, "mcp-proxy: a tool of the server was left out", "error", err)
+				continue
 			}
-			for own[name] || t.tools[name] != nil {
-				name = "server_" + name
-			}
-			t.tools[name] = u
-			theirs = append(theirs, harness.Tool{Name: name, Description: u.said, Schema: u.schema, Strings: true})
+			names[u.name] = true
+			list = append(list, u)
 		}
-		if cursor = listed.NextCursor; len(theirs) > maxTools || page > maxPages {
-			return nil, errors.New("the server lists too many tools")
+		if cursor = listed.NextCursor; len(list) > maxTools || page > maxPages {
+			return nil, nil, errors.New("the server lists too many tools")
 		}
 	}
-	h, err := harness.New(harness.Options{Store: p.o.Store, Spool: p.o.Spool, Limits: ref.Limits{Bytes: maxValues, Input: MaxMessage}}, theirs...)
+	return list, last, nil
+}
+
+// offered asks the server what it offers.
+func (p *proxy) offered(ctx context.Context, meta json.RawMessage) (*toolset, error) {
+	list, last, err := p.listed(ctx, meta)
+	if err != nil {
+		return nil, err
+	}
+	t := &toolset{tools: map[string]*tool{}, last: last}
+	taken := map[string]bool{}
+	for _, s := range harness.Shipped() {
+		t.tools[s.Name], taken[s.Name] = nil, true
+	}
+	for _, u := range list {
+		taken[u.name] = true
+	}
+	o := harness.Options{Store: p.o.Store, Spool: p.o.Spool, Limits: ref.Limits{Bytes: maxValues, Input: MaxMessage}}
+	var theirs []harness.Tool
+	for _, u := range list {
+		name := u.name
+		if _, own := t.tools[name]; own {
+			for taken[name] {
+				name = "server_" + name
+			}
+			taken[name] = true
+		}
+		h := harness.Tool{Name: name, Description: u.said, Schema: u.schema, Strings: true}
+		if _, err := harness.New(o, h); err != nil {
+			// Not a schema that says anything for sure. The server may know what it means:
+			// it is shown as it is, and nothing is held against it.
+			p.o.Log.WarnContext(ctx, "mcp-proxy: a tool of the server is taken as it is", "tool", short(u.name), "error", err)
+			u.loose, h.Schema = true, json.RawMessage(`{"type":"object"}`)
+			if _, err := harness.New(o, h); err != nil {
+				continue // it is its name
+			}
+		}
+		t.tools[name] = u
+		theirs = append(theirs, h)
+	}
+	h, err := harness.New(o, theirs...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,13 +149,8 @@ func (p *proxy) load(ctx context.Context, meta json.RawMessage) (*toolset, error
 	if err != nil {
 		return nil, err
 	}
-	if t.list, err = t.declare(); err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	p.tools = t
-	p.mu.Unlock()
-	return t, nil
+	t.list, err = t.declare()
+	return t, err
 }
 
 // plainMeta is the _meta of another request without what is that one's alone.
@@ -116,7 +162,7 @@ func plainMeta(meta json.RawMessage) json.RawMessage {
 	return object(set(list, "progressToken", nil))
 }
 
-func readTool(raw json.RawMessage) (string, *tool, error) {
+func readTool(raw json.RawMessage) (*tool, error) {
 	var t struct {
 		Name   string          `json:"name"`
 		Said   string          `json:"description"`
@@ -124,13 +170,13 @@ func readTool(raw json.RawMessage) (string, *tool, error) {
 		Output json.RawMessage `json:"outputSchema"`
 	}
 	if err := parse(raw, &t); err != nil {
-		return "", nil, fmt.Errorf("a tool that is listed: %w", err)
+		return nil, fmt.Errorf("a tool that is listed: %w", err)
 	}
 	list, err := members(raw)
 	if err != nil || t.Name == "" || t.Input == nil {
-		return "", nil, errors.New("a tool is listed without a name or a schema")
+		return nil, errors.New("a tool is listed without a name or a schema")
 	}
-	return t.Name, &tool{name: t.Name, raw: list, inlines: t.Output != nil && bounded(t.Output), said: t.Said, schema: t.Input}, nil
+	return &tool{name: t.Name, raw: list, inlines: t.Output != nil && bounded(t.Output), said: t.Said, schema: t.Input}, nil
 }
 
 // declare is the list of tools that the client is given: the server's declarations, in
@@ -156,8 +202,10 @@ func (t *toolset) declare() (json.RawMessage, error) {
 			})...)
 			continue
 		}
-		m := set(append([]member(nil), u.raw...), "inputSchema", json.RawMessage(d.Schema))
-		m = set(m, "name", quote(d.Name))
+		m := set(append([]member(nil), u.raw...), "name", quote(d.Name))
+		if !u.loose {
+			m = set(m, "inputSchema", json.RawMessage(d.Schema))
+		}
 		if !u.inlines {
 			m = set(m, "outputSchema", nil)
 		}
@@ -173,7 +221,7 @@ func (p *proxy) listTools(ctx context.Context, m message) error {
 		return err
 	}
 	result := set(append([]member(nil), t.last...), "tools", t.list)
-	return p.reply(m.ID, object(set(result, "nextCursor", nil)))
+	return p.answer(m.ID, func(id json.RawMessage) error { return p.reply(id, object(set(result, "nextCursor", nil))) })
 }
 
 func metaOf(params json.RawMessage) json.RawMessage {
@@ -187,13 +235,16 @@ func metaOf(params json.RawMessage) json.RawMessage {
 // callTool takes a call of the model: it puts values in place of its references and
 // passes it on, or says why not. The harness's own tools answer at once.
 func (p *proxy) callTool(ctx context.Context, m message) error {
+	refuse := func(text string) error {
+		return p.answer(m.ID, func(id json.RawMessage) error { return p.refuse(id, codeParams, text) })
+	}
 	params, err := members(m.Params)
 	if err != nil {
-		return p.refuse(m.ID, codeInvalid, "the call has no parameters")
+		return refuse("the call has no parameters")
 	}
 	var name string
 	if err := parse(get(params, "name"), &name); err != nil {
-		return p.refuse(m.ID, codeInvalid, "the call names no tool")
+		return refuse("the call names no tool")
 	}
 	t, err := p.load(ctx, get(params, "_meta"))
 	if err != nil {
@@ -206,27 +257,41 @@ func (p *proxy) callTool(ctx context.Context, m message) error {
 	call := harness.Call{Tool: name, Input: input}
 	u, known := t.tools[name]
 	if known && u == nil {
-		p.asked.Add(1)
-		go func() { // it may take its time
-			defer p.asked.Done()
-			v, err := t.run.Call(ctx, call)
-			if err == nil {
-				err = p.reply(m.ID, textResult(v.Content, v.IsError))
-			}
-			if err != nil {
-				p.o.Log.ErrorContext(ctx, "mcp-proxy", "tool", name, "error", err)
-				p.refuse(m.ID, codeInternal, "the result could not be recorded")
-			}
-		}()
+		p.callOwn(ctx, t, m.ID, call)
 		return nil
 	}
 	in, err := t.run.Resolve(ctx, call)
 	if err != nil {
-		return p.reply(m.ID, textResult(harness.FailureOf(err).JSON(), true))
+		return p.answer(m.ID, func(id json.RawMessage) error {
+			return p.reply(id, textResult(harness.FailureOf(err).JSON(), true))
+		})
 	}
 	params = set(set(params, "name", quote(u.name)), "arguments", in.Args)
 	line := object([]member{{"jsonrpc", json.RawMessage(`"2.0"`)}, {"id", m.ID}, {"method", json.RawMessage(`"tools/call"`)}, {"params", object(params)}})
-	return p.ask(m.ID, waiting{method: m.Method, set: t, tool: u, input: in}, line)
+	return p.ask(m.ID, t, u, in, line)
+}
+
+// callOwn runs one of the harness's own tools, which may take its time.
+func (p *proxy) callOwn(ctx context.Context, t *toolset, id json.RawMessage, call harness.Call) {
+	ctx, stop := context.WithCancel(ctx)
+	if !p.change(id, func(w *waiting) { w.stop = stop }) {
+		stop()
+		return
+	}
+	go func() {
+		defer stop()
+		v, err := t.run.Call(ctx, call)
+		err = p.answer(id, func(id json.RawMessage) error {
+			if err == nil {
+				return p.reply(id, textResult(v.Content, v.IsError))
+			}
+			p.o.Log.ErrorContext(ctx, "mcp-proxy", "tool", call.Tool, "error", err)
+			return p.refuse(id, codeInternal, "the result could not be recorded")
+		})
+		if err != nil {
+			p.o.Log.ErrorContext(ctx, "mcp-proxy", "tool", call.Tool, "error", err)
+		}
+	}()
 }
 
 // textResult is a result that is one text.
