@@ -60,12 +60,15 @@ func (c *call) read() error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set("Vary", "Authorization, Accept")
+	c.w.Header().Add("Vary", "Authorization, Accept")
 	if kind == "application/octet-stream" {
 		return c.readRaw(sel)
 	}
-	room := &inline{}
+	room := &inline{c: c}
 	answer, err := c.s.store.Read(c.r.Context(), c.who, c.params["id"], sel, room)
+	if room.err != nil {
+		return room.err
+	}
 	if room.over {
 		return refuse(http.StatusRequestEntityTooLarge, leafproof.CodeTooLarge, leafproof.FixCall, "",
 			"the part has more than %d bytes: ask for less, for application/octet-stream, or for the content", maxInline)
@@ -106,7 +109,9 @@ func (c *call) readRaw(sel leafproof.Selector) error {
 // inline is room for a part that stands in a JSON answer.
 type inline struct {
 	bytes.Buffer
+	c    *call
 	over bool
+	err  error // there is no room in memory
 }
 
 // Write implements [io.Writer].
@@ -114,6 +119,9 @@ func (b *inline) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > maxInline {
 		b.over = true
 		return 0, bytes.ErrTooLarge
+	}
+	if b.err = b.c.hold(len(p)); b.err != nil {
+		return 0, b.err
 	}
 	return b.Buffer.Write(p)
 }

@@ -31,6 +31,7 @@ type call struct {
 	info    leafproof.PrincipalInfo
 	body    *body // nil: it was not looked at
 	problem leafproof.Code
+	held    int64       // bytes in memory that are accounted for
 	cut     atomic.Bool // its body ends here
 }
 
@@ -117,6 +118,9 @@ func requestID(r *http.Request) string {
 // end notes the request. A panic goes on to the server, which ends the connection.
 func (c *call) end() {
 	took := time.Since(c.begun)
+	if c.held > 0 {
+		c.s.room.give(c.who.Principal, c.held)
+	}
 	status, pattern := c.w.status, "none"
 	if c.route != nil {
 		pattern = c.route.path

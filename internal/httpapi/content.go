@@ -34,7 +34,7 @@ func (c *call) content() error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set("Vary", "Authorization, Accept")
+	c.w.Header().Add("Vary", "Authorization, Accept")
 	if kind != "" {
 		return c.proofOfContent(kind)
 	}
@@ -326,7 +326,7 @@ func (c *call) proofOfContent(kind string) error {
 	}
 	h := c.w.Header()
 	h.Set("Content-Type", kind)
-	h.Set("Vary", "Authorization, Accept, Range")
+	h.Add("Vary", "Range")
 	h.Set("Link", fmt.Sprintf(`</v1/artifacts/%s/manifest>; rel="describedby"`, id))
 	var err error
 	switch kind {

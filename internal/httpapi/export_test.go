@@ -38,3 +38,17 @@ func SetPatience(d time.Duration) (restore func()) {
 	patience = d
 	return func() { patience = old }
 }
+
+// Held is how many bytes in memory are accounted for.
+func (s *Server) Held() int64 {
+	s.room.mu.Lock()
+	defer s.room.mu.Unlock()
+	return s.room.now + int64(len(s.room.of))
+}
+
+// SetConnections lessens how many connections a door has.
+func SetConnections(n int) (restore func()) {
+	old := maxConnections
+	maxConnections = n
+	return func() { maxConnections = old }
+}

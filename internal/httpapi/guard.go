@@ -109,10 +109,10 @@ func canonicalHost(host string) string {
 // checkOrigin refuses what a page of another site made a browser ask. A program sends
 // neither of the two headers.
 func (s *Server) checkOrigin(r *http.Request) error {
-	origins := r.Header.Values("Origin")
-	if len(origins) == 1 && s.origins[origins[0]] {
+	if s.letIn(r) != "" {
 		return nil
 	}
+	origins := r.Header.Values("Origin")
 	site := r.Header.Get("Sec-Fetch-Site")
 	if len(origins) > 0 || site != "" && site != "none" && site != "same-origin" {
 		return refuse(http.StatusForbidden, leafproof.CodeRequestInvalid, leafproof.Stop, "origin", "pages of browsers may not ask here: --origin lets those of a site")

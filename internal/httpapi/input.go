@@ -106,7 +106,7 @@ func (c *call) decode(v any) error {
 	if err != nil {
 		return err
 	}
-	text, err := io.ReadAll(b)
+	text, err := c.readAll(b)
 	if err != nil {
 		return err
 	}

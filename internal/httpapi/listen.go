@@ -8,13 +8,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// maxConnections is how many connections are open at once; others wait to be
-// accepted.
-const maxConnections = 1024
+// maxConnections is how many connections of a door are open at once; others wait to be
+// accepted. One that waits takes the place of one without a request.
+var maxConnections = 1024 // a test lessens it
 
 // Door is where connections come in.
 type Door struct {
@@ -31,10 +33,11 @@ func (s *Server) Serve(ctx context.Context, drain time.Duration, doors ...Door) 
 	defer cancel()
 	server := s.HTTP()
 	server.BaseContext = func(net.Listener) context.Context { return base }
-	room := make(chan struct{}, maxConnections)
+	idle := &idleConns{}
+	server.ConnState = idle.note
 	failed := make(chan error, len(doors))
 	for _, d := range doors {
-		var l net.Listener = &bounded{Listener: d.Listener, room: room, done: base.Done()}
+		var l net.Listener = &bounded{Listener: d.Listener, room: make(chan struct{}, maxConnections), closed: make(chan struct{}), idle: idle}
 		if d.TLS != nil {
 			l = tls.NewListener(l, d.TLS) // outermost: the server looks for it
 		}
@@ -63,31 +66,95 @@ func (s *Server) Serve(ctx context.Context, drain time.Duration, doors ...Door) 
 	return err
 }
 
+// idleConns are the connections on which nothing is asked, the longest first: whoever
+// holds many open must not keep others out.
+type idleConns struct {
+	mu  sync.Mutex
+	all []*counted
+}
+
+// note hears what becomes of a connection.
+func (l *idleConns) note(conn net.Conn, state http.ConnState) {
+	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = t.NetConn()
+	}
+	c, ok := conn.(*counted)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = slices.DeleteFunc(l.all, func(o *counted) bool { return o == c })
+	if state != http.StateIdle {
+		return
+	}
+	if c.door.waiting.Load() > 0 {
+		_ = c.Conn.Close() // the server hears of it and closes the rest
+		return
+	}
+	l.all = append(l.all, c)
+}
+
+// end ends the one of a door that has been idle longest.
+func (l *idleConns) end(door *bounded) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if i := slices.IndexFunc(l.all, func(c *counted) bool { return c.door == door }); i >= 0 {
+		_ = l.all[i].Conn.Close()
+		l.all = slices.Delete(l.all, i, i+1)
+	}
+}
+
 // bounded takes no connection while there are many.
 type bounded struct {
 	net.Listener
-	room chan struct{}
-	done <-chan struct{}
+	room    chan struct{}
+	closed  chan struct{} // whoever waits in Accept hears of Close
+	once    sync.Once
+	idle    *idleConns
+	waiting atomic.Int32 // Accept waits for room
 }
 
 // Accept implements [net.Listener].
 func (l *bounded) Accept() (net.Conn, error) {
 	select {
 	case l.room <- struct{}{}:
-	case <-l.done:
-		return nil, net.ErrClosed
+	default:
+		if err := l.wait(); err != nil {
+			return nil, err
+		}
 	}
 	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.room
 		return nil, err
 	}
-	return &counted{Conn: c, leave: sync.OnceFunc(func() { <-l.room })}, nil
+	return &counted{Conn: c, door: l, leave: sync.OnceFunc(func() { <-l.room })}, nil
+}
+
+// Close implements [net.Listener].
+func (l *bounded) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// wait waits until there is room.
+func (l *bounded) wait() error {
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
+	l.idle.end(l)
+	select {
+	case l.room <- struct{}{}:
+		return nil
+	case <-l.closed:
+		return net.ErrClosed
+	}
 }
 
 // counted gives its room back when it is closed.
 type counted struct {
 	net.Conn
+	door  *bounded
 	leave func()
 }
 

@@ -264,7 +264,7 @@ func (c *call) putParts(q url.Values, b *body, boundary string) error {
 		seen[name] = true
 		switch name {
 		case "facts":
-			text, err := readPart(part, maxJSON)
+			text, err := c.readPart(part, maxJSON)
 			if err == nil && stated {
 				err = invalid(http.StatusBadRequest, "facts", "facts stand in a header and in a part")
 			}
@@ -275,7 +275,7 @@ func (c *call) putParts(q url.Values, b *body, boundary string) error {
 				return err
 			}
 		case "arguments":
-			text, err := readPart(part, maxArguments)
+			text, err := c.readPart(part, maxArguments)
 			if err != nil {
 				return err
 			}
@@ -351,8 +351,8 @@ func (c *call) badParts(err error) error {
 	return invalid(http.StatusBadRequest, "parts", "the multipart body does not parse")
 }
 
-func readPart(part *multipart.Part, most int64) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(part, most+1))
+func (c *call) readPart(part *multipart.Part, most int64) ([]byte, error) {
+	text, err := c.readAll(io.LimitReader(part, most+1))
 	if err == nil && int64(len(text)) > most {
 		err = refuse(http.StatusRequestEntityTooLarge, leafproof.CodeTooLarge, leafproof.FixCall, part.FormName(), "the part has more than %d bytes", most)
 	}

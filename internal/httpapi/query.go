@@ -48,7 +48,7 @@ func (c *call) answerQuery() error {
 	if err != nil {
 		return err
 	}
-	c.w.Header().Set("Vary", "Authorization, Accept")
+	c.w.Header().Add("Vary", "Authorization, Accept")
 	q := leafproof.Query{
 		Where: in.Where, Order: in.OrderBy, Select: in.Select, Limit: in.Limit, Cursor: in.Cursor, Count: in.Count,
 		MaxRecords: in.MaxRecords, MaxBytes: in.MaxBytes, ReturnBytes: in.ReturnBytes,
@@ -82,14 +82,21 @@ func (c *call) queryPage(ctx context.Context, q leafproof.Query) error {
 	out.WriteString(`{"rows":[`)
 	var line []byte
 	n := 0
+	var full error
 	answer, err := c.s.store.Query(ctx, c.who, c.params["id"], q, func(r leafproof.Row) error {
 		if n++; n > 1 {
 			out.WriteByte(',')
 		}
 		line = appendRow(line[:0], r)
+		if full = c.hold(len(line)); full != nil {
+			return full
+		}
 		out.Write(line)
 		return nil
 	})
+	if full != nil {
+		return full
+	}
 	status := http.StatusOK
 	if err != nil {
 		if answer == nil || !cutShort(err) {

@@ -153,7 +153,7 @@ func (c *call) mcp() error {
 	c.r.Body = struct {
 		io.Reader
 		io.Closer
-	}{b, c.r.Body}
+	}{&holding{c: c, r: b}, c.r.Body}
 	c.s.o.MCP.ServeHTTP(&c.w, c.r)
 	return nil
 }

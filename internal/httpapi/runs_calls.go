@@ -332,8 +332,10 @@ func (c *call) mustNotRun(run *harness.Run, call harness.Call, why error) error 
 // failed answers with a failure, as a problem that has what the model reads of it.
 func (c *call) failed(why error, v harness.View) error {
 	f := harness.FailureOf(why)
-	c.s.o.Log.Warn("not done", "request", c.id, "code", string(f.Code), "err", why.Error())
 	status := (&leafproof.Error{Code: f.Code}).HTTPStatus()
+	if status >= 500 { // others may speak of what the model or the tool wrote
+		c.s.o.Log.Error("not done", "request", c.id, "code", string(f.Code), "err", why.Error())
+	}
 	if status < 400 { // a scan that has no answer to show
 		status = http.StatusServiceUnavailable
 	}
@@ -547,7 +549,7 @@ func (c *call) resultParts(r *openRun, boundary string) error {
 	if err != nil || first.FormName() != "result" {
 		return invalid(http.StatusBadRequest, "parts", "the first part is named result")
 	}
-	text, err := readPart(first, maxResult)
+	text, err := c.readPart(first, maxResult)
 	if err != nil {
 		return err
 	}
@@ -674,7 +676,7 @@ func (c *call) bodyText(most int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(b)
+	return c.readAll(b)
 }
 
 // isJSON reports the media type of JSON, with whatever parameters: they mean nothing.

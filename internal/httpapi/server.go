@@ -54,6 +54,7 @@ type Limits struct {
 	PerPrincipal int           // of them of one principal; half of Requests
 	BodyBytes    int64         // of an artifact that is put; 64 GiB
 	QueryTime    time.Duration // of one query; 30 s
+	Memory       int64         // bytes of bodies and answers that are held in memory, half of them for one principal; 256 MiB
 }
 
 // What requests may cost whatever the options say.
@@ -71,6 +72,7 @@ const (
 	slowest       = 1 << 10          // bytes a second of a body, beyond patience
 	defaultBody   = 64 << 30
 	defaultQuery  = 30 * time.Second
+	defaultMemory = 256 << 20
 	defaultAtOnce = 256
 )
 
@@ -86,6 +88,7 @@ type Server struct {
 	owner   [32]byte // SHA-256 of the owner's token
 	routes  []route
 	slots   slots
+	room    room
 	turns   turns
 	metrics *metrics
 	runs    runs
@@ -109,6 +112,9 @@ func New(store *leafproof.Store, o Options) *Server {
 	if o.QueryTime <= 0 {
 		o.QueryTime = defaultQuery
 	}
+	if o.Memory <= 0 {
+		o.Memory = defaultMemory
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -119,6 +125,7 @@ func New(store *leafproof.Store, o Options) *Server {
 		origins:     map[string]bool{},
 		description: sync.OnceValue(Description),
 		slots:       slots{most: o.Requests, each: o.PerPrincipal, of: map[leafproof.Principal]int{}},
+		room:        room{most: o.Memory, each: o.Memory / 2, of: map[leafproof.Principal]int64{}},
 	}
 	for _, h := range o.Hosts {
 		s.hosts[canonicalHost(h)] = true
@@ -181,6 +188,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer finds out what is asked and by whom, and answers it.
 func (c *call) answer() error {
+	c.cors()
+	if done, err := c.preflight(); done {
+		return err
+	}
 	if err := c.s.guard(c.r); err != nil {
 		return err
 	}
