@@ -56,20 +56,26 @@ func hookClaudeCodeCommand() *cobra.Command {
 		if in.Event != "PostToolUse" || strings.Contains(in.Tool, "__artifact_") || len(in.Response) == 0 {
 			return nil
 		}
-		return withStore(cmd, func(s *leafproof.Store) error {
-			who, err := mcpIdentity(cmd, s, *tenant, *run)
-			if err != nil {
+		h := &hook{ctx: cmd.Context(), in: in}
+		err = withStore(cmd, func(s *leafproof.Store) (err error) {
+			if h.who, err = mcpIdentity(cmd, s, *tenant, *run); err != nil {
 				return err
 			}
-			h := &hook{ctx: cmd.Context(), store: s, who: who, in: in}
-			out, changed, err := h.response()
-			if err != nil || !changed {
-				return err
-			}
-			return printJSON(cmd.OutOrStdout(), map[string]any{
-				"hookSpecificOutput": map[string]any{"hookEventName": in.Event, "updatedToolOutput": out},
-			})
+			h.store = s
+			return h.answer(cmd.OutOrStdout(), nil)
 		})
+		if err != nil && h.store == nil {
+			// A store that does not open takes nothing either, and the agent that hears
+			// of a failure shows the model the output itself.
+			why := "leafproof: " + oneLine(err.Error())
+			if hint := hintFor(cmd, err); hint != "" {
+				why += "; " + hint
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), why)
+			h.failed = err
+			return h.answer(cmd.OutOrStdout(), map[string]any{"systemMessage": why})
+		}
+		return err
 	}
 	return cmd
 }
@@ -89,7 +95,21 @@ type hook struct {
 	store   *leafproof.Store
 	who     mcpserver.Identity
 	in      hookInput
+	failed  error // why there is no store
 	changed bool
+}
+
+// answer prints what takes the place of the response, beside what the user is told.
+func (h *hook) answer(w io.Writer, told map[string]any) error {
+	out, changed, err := h.response()
+	if err != nil || !changed {
+		return err
+	}
+	if told == nil {
+		told = map[string]any{}
+	}
+	told["hookSpecificOutput"] = map[string]any{"hookEventName": h.in.Event, "updatedToolOutput": out}
+	return printJSON(w, told)
 }
 
 // response is the tool's response with its content taken out. It keeps the shape that
@@ -226,6 +246,9 @@ func (h *hook) keep(b []byte, media string, v hookView) string {
 }
 
 func (h *hook) put(b []byte, media string) (string, error) {
+	if h.failed != nil {
+		return "", h.failed
+	}
 	d, err := h.store.Put(h.ctx, bytes.NewReader(b), leafproof.PutOptions{Tenant: h.who.Tenant, MediaType: media})
 	if err != nil {
 		return "", err
