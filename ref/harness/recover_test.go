@@ -139,3 +139,72 @@ func TestRecoveryBudgetIsSharedOut(t *testing.T) {
 		t.Errorf("%v", codes)
 	}
 }
+
+// What may be known of and not read may not be acquired anew either: the leave is asked
+// for now, and not what it was when the reference was shown.
+func TestRefetchAsksForLeaveNow(t *testing.T) {
+	sc := newScene(t, setup{tools: []harness.Tool{elsewhere()}, run: harness.RunOptions{
+		Caller:   leafproof.Caller{Principal: "agent-1"},
+		Recovery: leafproof.BudgetLimits{Attempts: 3, Time: time.Minute, Bytes: 1 << 20},
+	}})
+	grants := granted(t, sc, "agent-1") // stat, read, query
+	capture := captured(sc, facts(time.Now().Add(-25*time.Hour), twoRegions))
+	demand := harness.Evidence{MaxAge: time.Hour}
+	if _, err := sc.run.BeginRefetch(t.Context(), message(capture, "events"), demand); err != nil {
+		t.Fatal(err)
+	}
+	left := sc.run.Budget().Left()
+	if err := sc.store.Revoke(t.Context(), leafproof.Owner, grants[1]); err != nil {
+		t.Fatal(err)
+	}
+	_, err := sc.run.BeginRefetch(t.Context(), message(capture, "events"), demand)
+	if f := harness.FailureOf(err); f.Code != leafproof.CodeAccessRevoked || f.Action != leafproof.Stop {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if now := sc.run.Budget().Left(); now.Attempts != left.Attempts || now.Bytes != left.Bytes {
+		t.Errorf("it took from the budget: %+v, before %+v", now, left)
+	}
+}
+
+// A task about an earlier moment holds what it is given against that moment, also for a
+// tool that says nothing of one.
+func TestTaskOfAnEarlierMoment(t *testing.T) {
+	for _, after := range []time.Duration{-time.Hour, time.Hour} {
+		ran, asOf := 0, time.Now().Add(-24*time.Hour)
+		sc := newScene(t, setup{
+			tools: []harness.Tool{restart(&ran, harness.Evidence{Require: fact("capture=complete")})},
+			run:   harness.RunOptions{Task: harness.Task{AsOf: asOf}},
+		})
+		v := sc.call("restart", `{"all":%s}`, refTo(sc.record(events(facts(asOf.Add(after), twoRegions))), ""))
+		if newer := after > 0; newer != v.IsError || newer != (ran == 0) {
+			t.Errorf("observed %v after the moment: %s", after, v.Content)
+		}
+	}
+}
+
+// A message without seq is of the turn that is now: the results of the last calls.
+func TestTurnsGoOn(t *testing.T) {
+	var got json.RawMessage
+	sc := newScene(t, setup{tools: []harness.Tool{echo("generate", func(args json.RawMessage) { got = args })}})
+	const last = `{"rows":{"$ref":{"type":"Message","part":0,"field":"rows"}}}`
+	two := func(a, b string) {
+		t.Helper()
+		if _, err := sc.run.Record(t.Context(), harness.Result{Value: json.RawMessage(`{"rows":` + a + `}`)}, harness.Result{Value: json.RawMessage(`{"rows":` + b + `}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	two(`[1]`, `[2]`)
+	for _, want := range []string{`{"rows":[1]}`, `{"rows":[3]}`} {
+		sc.good("generate", last)
+		if string(got) != want {
+			t.Errorf("the tool got %s, want %s", got, want)
+		}
+		// The results of the next calls are another turn, whose message it is now.
+		if _, err := sc.run.Resolve(t.Context(), harness.Call{Tool: "none"}); err == nil {
+			t.Fatal("there is no such tool")
+		}
+		two(`[3]`, `[4]`)
+	}
+	two(`[5]`, `[6]`) // of the same turn
+	sc.fails("ref_ambiguous_turn", "generate", last)
+}
