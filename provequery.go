@@ -92,11 +92,15 @@ type queryProof struct {
 	b     *bundle.QueryBundle
 	index bundle.IndexSource
 	files []*cas.Reader
+	rooms []*spillFile
 }
 
 func (p *queryProof) close() {
 	for _, f := range p.files {
 		f.Close()
+	}
+	for _, r := range p.rooms {
+		r.Close()
 	}
 }
 
@@ -132,6 +136,10 @@ func (a *artifact) proveQuery(ctx context.Context, q Query) (_ *queryProof, err 
 	src := bundle.Source{
 		Manifest: a.m, Envelope: a.signed.Manifest, SSH: a.signed.SSH,
 		Data: data, Tree: data.Tree(), Map: mapped, MapTree: mapped.Tree(),
+		Room: func() (selector.Spill, error) {
+			p.rooms = append(p.rooms, new(spillFile))
+			return p.rooms[len(p.rooms)-1], nil
+		},
 	}
 	if p.b, err = bundle.Query(ctx, src, p.index, asked); err != nil {
 		return nil, err

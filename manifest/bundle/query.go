@@ -589,20 +589,7 @@ func (q *queryCheck) evaluate(c *selector.Completeness) error {
 	if err := cutter.advance(); err != nil {
 		return q.refuse(err, "map")
 	}
-	br := merkle.NewBodyReader(q.records, q.m.Root, set)
-	for {
-		off, p, err := br.Next()
-		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err == nil {
-			err = cutter.take(off, p)
-		}
-		if err != nil {
-			return q.refuse(err, "records")
-		}
-	}
-	if err := cutter.close(); err != nil {
+	if err := cutter.all(merkle.NewBodyReader(q.records, q.m.Root, set)); err != nil {
 		return q.refuse(err, "records")
 	}
 	q.proved(set)
@@ -617,6 +604,22 @@ type recordCutter struct {
 	more   bool
 	part   []byte // the beginning of the present record
 	most   int64  // bytes of it that are kept: with as many it is beyond the limits, whatever follows
+}
+
+// all cuts the records out of a body.
+func (c *recordCutter) all(br *merkle.BodyReader) error {
+	for {
+		off, p, err := br.Next()
+		if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+			return c.close()
+		}
+		if err == nil {
+			err = c.take(off, p)
+		}
+		if err != nil {
+			return err
+		}
+	}
 }
 
 func (c *recordCutter) advance() error {

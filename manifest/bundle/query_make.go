@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 
 	"leafproof/manifest"
 	"leafproof/merkle"
@@ -55,7 +56,7 @@ func Query(ctx context.Context, src Source, index IndexSource, asked selector.As
 	if err != nil {
 		return nil, err
 	}
-	c, mapLeaves, err := q.prover.Begin(outline)
+	_, mapLeaves, err := q.prover.Begin(outline)
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +64,41 @@ func Query(ctx context.Context, src Source, index IndexSource, asked selector.As
 		c, _, err := q.prover.Begin(outline)
 		return c, err
 	}
-	found, err := q.prover.Finish(ctx, c, nil)
-	if err != nil {
-		return nil, err
-	}
 	if q.Pages = outline.Pages; outline.Tail.End > outline.Tail.Start {
 		q.Pages = append(q.Pages[:len(q.Pages):len(q.Pages)], outline.Tail)
 	}
+	if err := q.build(ctx, src, index, outline, mapLeaves); err != nil {
+		return nil, err
+	}
+	found, err := q.finish(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
 	q.Found = *found
-	return q, q.build(ctx, src, index, outline, mapLeaves)
+	return q, nil
+}
+
+// finish decides the records that are shown, and gives the rows to emit: where their
+// section was made, by what it has.
+func (q *QueryBundle) finish(ctx context.Context, emit func(selector.Row) error) (*selector.Proven, error) {
+	c, err := q.begun()
+	if err != nil {
+		return nil, err
+	}
+	s := q.sections[len(q.sections)-1]
+	if q.claim.Sections.Records == nil || s.made == nil {
+		return q.prover.Finish(ctx, c, emit)
+	}
+	next, stop := iter.Pull2(q.prover.Spans(ctx, c))
+	defer stop()
+	cutter := recordCutter{next: next, most: q.prover.Want.Layout.Limits.Record + 1, record: func(s selector.PlacedSpan, b []byte) error { return c.Record(s.Record, s.Span, b, emit) }}
+	if err := cutter.advance(); err != nil {
+		return nil, err
+	}
+	if err := cutter.all(merkle.NewBodyReader(s.body(), s.tree.Root(), s.set)); err != nil {
+		return nil, err
+	}
+	return c.Finish(emit)
 }
 
 // Conclusion is the strongest sentence that the proof and the manifest justify.
@@ -79,10 +106,7 @@ func (q *QueryBundle) Conclusion() string { return conclusion(q.manifest, q.prov
 
 // Rows gives the answer's rows to emit, as a verifier finds them.
 func (q *QueryBundle) Rows(ctx context.Context, emit func(selector.Row) error) error {
-	c, err := q.begun()
-	if err == nil {
-		_, err = q.prover.Finish(ctx, c, emit)
-	}
+	_, err := q.finish(ctx, emit)
 	return err
 }
 
@@ -108,7 +132,7 @@ func (q *QueryBundle) build(ctx context.Context, src Source, index IndexSource, 
 		if err != nil {
 			return nil, err
 		}
-		sections = append(sections, section{tree, data, set})
+		sections = append(sections, section{tree: tree, data: data, set: set})
 		s := &Section{Length: merkle.BodySize(set)}
 		if stated {
 			s.Leaves = pairs(set.Ranges())
@@ -149,6 +173,15 @@ func (q *QueryBundle) build(ctx context.Context, src Source, index IndexSource, 
 		}
 		if c.Sections.Records, err = add(src.Tree, src.Data, leaves, false); err != nil {
 			return err
+		}
+		if src.Room != nil {
+			room, err := src.Room()
+			if err != nil {
+				return err
+			}
+			if err := sections[len(sections)-1].make(ctx, room); err != nil {
+				return err
+			}
 		}
 	}
 	q.Bundle = &Bundle{claim: c, sections: sections, placed: placed, head: header{

@@ -199,6 +199,55 @@ func TestQueryBundle(t *testing.T) {
 	}
 }
 
+// readBytes counts what is read.
+type readBytes struct {
+	io.ReaderAt
+	n int64
+}
+
+func (r *readBytes) ReadAt(p []byte, off int64) (int, error) {
+	n, err := r.ReaderAt.ReadAt(p, off)
+	r.n += int64(n)
+	return n, err
+}
+
+// TestQueryBundleOnce: with room for a section the artifact is read once, and the
+// bundle is the same.
+func TestQueryBundleOnce(t *testing.T) {
+	data := incidents(9000)
+	src, x := withIndex(t, data, "/id", "/status")
+	for _, asked := range []selector.Asked{ask(t, `@.status == "open"`, 0), ask(t, `@.id > 100`, 7, "/id:desc"), ask(t, `@.id < 4000 && @.n == 7`, 0), ask(t, `@.status == "lost"`, 0)} {
+		index := x[0]
+		if strings.Contains(asked.Query.Where.String(), "status") {
+			index = x[1]
+		}
+		_, want := prove(t, src, index, asked)
+		read, once := &readBytes{ReaderAt: bytes.NewReader(data)}, src
+		once.Data, once.Room = read, func() (selector.Spill, error) { return new(room), nil }
+		b, err := bundle.Query(t.Context(), once, index, asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows, again int
+		for _, n := range []*int{&rows, &again} {
+			if err := b.Rows(t.Context(), func(selector.Row) error { *n++; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		file := write(t, b.Bundle, nil)
+		if !bytes.Equal(file, want) || int64(rows) != b.Found.Returned || again != rows {
+			t.Errorf("%s: another bundle, of %d and %d rows", b.Claim(), rows, again)
+		}
+		groups := int64(0) // of 16 KiB, which is what a proof reads
+		for _, r := range b.Leaves().Ranges() {
+			groups += (r.End-1)/16 - r.Start/16 + 1
+		}
+		if asked.Limit == 0 && read.n > min(groups*16<<10, int64(len(data))) {
+			t.Errorf("%s: %d bytes were read of %d", b.Claim(), read.n, groups*16<<10)
+		}
+	}
+}
+
 // TestQueryBundleExpect holds claims to the question of whoever verifies.
 func TestQueryBundleExpect(t *testing.T) {
 	data := incidents(500)

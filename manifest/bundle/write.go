@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,10 @@ type Source struct {
 
 	Map     io.ReaderAt // the record map; nil where the artifact has no records
 	MapTree *merkle.Tree
+
+	// Room returns room for a section of an answer, so that the artifact is read once.
+	// nil: it is read each time that its bytes are needed.
+	Room func() (selector.Spill, error)
 }
 
 // section is one proof body yet to be written.
@@ -29,6 +34,43 @@ type section struct {
 	tree *merkle.Tree
 	data io.ReaderAt
 	set  merkle.LeafSet
+	made io.ReaderAt // the body, where it was made already
+}
+
+// body returns a reader of a section that was made.
+func (s section) body() io.Reader {
+	return bufio.NewReaderSize(io.NewSectionReader(s.made, 0, merkle.BodySize(s.set)), 64<<10)
+}
+
+func (s section) write(w io.Writer) error {
+	if s.made == nil {
+		return merkle.WriteBody(w, s.tree, s.data, s.set)
+	}
+	_, err := io.Copy(w, s.body())
+	return err
+}
+
+// make makes the body in a room.
+func (s *section) make(ctx context.Context, room selector.Spill) error {
+	w := bufio.NewWriterSize(while{ctx, io.NewOffsetWriter(room, 0)}, 256<<10)
+	if err := merkle.WriteBody(w, s.tree, s.data, s.set); err != nil {
+		return err
+	}
+	s.made = room
+	return w.Flush()
+}
+
+// while writes while a context stands.
+type while struct {
+	ctx context.Context
+	w   io.Writer
+}
+
+func (w while) Write(p []byte) (int, error) {
+	if err := w.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return w.w.Write(p)
 }
 
 // Bytes returns the bundle that proves byte ranges of the artifact. Ranges past
@@ -43,7 +85,7 @@ func Bytes(src Source, ranges ...merkle.Range) (*Bundle, error) {
 	c := BytesClaim(canonicalBytes(size, ranges)...)
 	c.Size = &size
 	c.Sections.Proof = &Section{Length: merkle.BodySize(set)}
-	return newBundle(src, c, section{src.Tree, src.Data, set})
+	return newBundle(src, c, section{tree: src.Tree, data: src.Data, set: set})
 }
 
 // Records returns the bundle that proves records [a, b) of the artifact.
@@ -85,7 +127,7 @@ func Records(ctx context.Context, src Source, a, b int64) (*Bundle, error) {
 	c := RecordsClaim(a, b)
 	c.Sections.Map = &Section{Length: merkle.BodySize(mapSet), Leaves: pairs(mapSet.Ranges())}
 	c.Sections.Proof = &Section{Length: merkle.BodySize(set)}
-	out, err := newBundle(src, c, section{src.MapTree, src.Map, mapSet}, section{src.Tree, src.Data, set})
+	out, err := newBundle(src, c, section{tree: src.MapTree, data: src.Map, set: mapSet}, section{tree: src.Tree, data: src.Data, set: set})
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +167,7 @@ func Pointer(ctx context.Context, src Source, pointer string, whole bool) (*Bund
 	} else {
 		c.Sections.Proof = &Section{Length: merkle.BodySize(set)}
 	}
-	return newBundle(src, c, section{src.Tree, src.Data, set})
+	return newBundle(src, c, section{tree: src.Tree, data: src.Data, set: set})
 }
 
 // placedRecords returns the numbers of the records on pages of a record map.
@@ -209,7 +251,8 @@ func (b *Bundle) encode() error {
 
 // WriteTo writes the bundle to w. Since its first line is a digest of the rest,
 // the rest is made twice, once for the digest: that keeps memory bounded and asks
-// nothing of w. Both times every byte is checked against the tree.
+// nothing of w. Both times every byte is checked against the tree. A section for
+// which the source gave room was made and checked before.
 func (b *Bundle) WriteTo(w io.Writer) (int64, error) {
 	digest := merkle.NewBuilder(nil)
 	if err := b.writeBody(digest); err != nil {
@@ -231,7 +274,7 @@ func (b *Bundle) writeBody(w io.Writer) error {
 		return err
 	}
 	for _, s := range b.sections {
-		if err := merkle.WriteBody(w, s.tree, s.data, s.set); err != nil {
+		if err := s.write(w); err != nil {
 			return err
 		}
 	}
