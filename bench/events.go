@@ -81,12 +81,13 @@ func day(minute int) string {
 	return fmt.Sprintf("%04d-%02d-%02d", 2026+d/336, 1+d/28%12, 1+d%28)
 }
 
-// Incidents writes records of some 650 bytes, up to size bytes of them, as
+// Incidents writes records of some 540 bytes, up to size bytes of them, as
 // NDJSON or as one JSON array, and returns how many have the status open at
-// their top. It is made to mislead: a quarter has another status nested before
+// their top. With body each has some so many bytes of prose besides: with 100 a
+// GiB is 1.64 million of them. It is made to mislead: a quarter has another status nested before
 // its own, a tenth quotes one in a message, and a tenth of the open ones spells
 // it with an escape.
-func Incidents(w io.Writer, seed uint64, size int64, array bool) (open int, err error) {
+func Incidents(w io.Writer, seed uint64, size int64, array bool, body int) (open int, err error) {
 	out := bufio.NewWriterSize(w, 256<<10)
 	rng := rand.New(rand.NewPCG(seed, seed))
 	var p []byte
@@ -119,6 +120,10 @@ func Incidents(w io.Writer, seed uint64, size int64, array bool) (open int, err 
 			i, rng.IntN(1<<24), day(i/4), i/240%24, i/4%60, rng.IntN(60), service, region, service, rng.IntN(400), region, pick(rng, severities),
 			before, rng.IntN(60), status, rng.Float64()*1000, 50*(1+rng.IntN(10)), 1<<53+1+int64(i), rng.IntN(4),
 			rng.IntN(60), rng.IntN(9), pick(rng, signals), note, rng.IntN(1000), rng.IntN(1000), rng.IntN(100), rng.Uint64(), rng.Uint64(), rng.Uint64())
+		if body > 0 {
+			p = appendProse(append(p[:len(p)-1], `,"body":"`...), seed, i, body)
+			p = append(p, `"}`...)
+		}
 		if !array {
 			p = append(p, '\n')
 		}
@@ -133,4 +138,16 @@ func Incidents(w io.Writer, seed uint64, size int64, array bool) (open int, err 
 		}
 	}
 	return open, out.Flush()
+}
+
+var prose = []string{"the", "volume", "of", "writer", "was", "seen", "to", "grow", "while", "a", "restart", "held", "its", "lease", "and", "no", "replica", "took", "over", "before", "alarms", "ended"}
+
+// appendProse appends words, of some n bytes, that depend on the seed and row alone.
+func appendProse(p []byte, seed uint64, row, n int) []byte {
+	rng := rand.New(rand.NewPCG(seed+1, uint64(row)))
+	for end := len(p) + n; ; p = append(p, ' ') {
+		if p = append(p, pick(rng, prose)...); len(p) >= end {
+			return p
+		}
+	}
 }

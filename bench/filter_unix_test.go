@@ -4,6 +4,7 @@ package bench_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,16 +22,18 @@ import (
 	"leafproof/selector"
 )
 
-// incidents writes events of some 650 bytes and returns how many are open. A
-// quarter has the status of another event nested before its own, a tenth quotes
-// one in a message, and of the open ones a tenth spells its status with an
-// escape.
+var proseBytes = flag.Int("body", 0, "bytes of prose in each incident")
+
+// incidents writes events of some 540 bytes, or with prose of more, and returns how
+// many are open. A quarter has the status of another event nested before its own, a
+// tenth quotes one in a message, and of the open ones a tenth spells its status with
+// an escape.
 func incidents(b *testing.B, size int64, array bool) (name string, open int) {
 	b.Helper()
 	name = filepath.Join(b.TempDir(), "incidents")
 	f, err := os.Create(name)
 	check(b, err)
-	open, err = bench.Incidents(f, 7, size, array)
+	open, err = bench.Incidents(f, 7, size, array, *proseBytes)
 	check(b, err)
 	check(b, f.Close())
 	return name, open
