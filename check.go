@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"leafproof/cas"
 	"leafproof/cas/disk"
@@ -210,6 +211,7 @@ type checker struct {
 	byBlob   map[blobKey][]int
 	byTenant map[cas.Tenant][]int // those that do not tell which blobs they had
 	missing  map[partKey]error    // parts of artifacts that did not open
+	now      time.Time            // by the catalogue's clock, when the check began; zero: not known
 
 	unlike map[string]bool // artifacts whose leaf in the log is of another manifest
 }
@@ -345,8 +347,19 @@ func (c *checker) parts(row catalogue.Artifact) ([]artifactPart, error) {
 	return append(parts, more...), err
 }
 
+// swept reports whether an artifact may lack what it was made of, as one that has
+// expired does after a sweep. What stands of it is looked at like anything else.
+func (c *checker) swept(row catalogue.Artifact) bool {
+	return row.ExpiresAt != nil && !c.now.IsZero() && !c.now.Before(*row.ExpiresAt)
+}
+
 func (c *checker) firstPass() error {
-	err := c.each(func(row catalogue.Artifact, tenant cas.Tenant) error {
+	now, err := c.rows.Now(c.ctx)
+	if err != nil {
+		return c.rowsFailed(err)
+	}
+	c.now = now
+	err = c.each(func(row catalogue.Artifact, tenant cas.Tenant) error {
 		c.report.Artifacts++
 		parts, err := c.parts(row)
 		if err := c.ctx.Err(); err != nil {
@@ -375,7 +388,7 @@ func (c *checker) firstPass() error {
 			if err := c.ctx.Err(); err != nil {
 				return err
 			}
-			if err != nil {
+			if err != nil && !(c.swept(row) && errors.Is(err, cas.ErrNotFound)) {
 				c.missing[partKey{row.ArtifactID, p.name}] = err
 			}
 		}
@@ -482,6 +495,8 @@ func (c *checker) secondPass() error {
 			switch {
 			case c.ctx.Err() != nil:
 				return c.ctx.Err()
+			case errors.Is(err, cas.ErrNotFound) && c.swept(row):
+				continue
 			case errors.Is(err, cas.ErrNotFound):
 				bad = wholeRange(p.size)
 			case err != nil:
@@ -507,6 +522,9 @@ func (c *checker) secondPass() error {
 				found = c.byTenant[tenant]
 			}
 			if len(found) == 0 {
+				if c.swept(row) { // its chunks went
+					continue
+				}
 				if why == nil {
 					why = cas.ErrNotFound
 				}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"leafproof"
 	"leafproof/cas"
@@ -423,4 +424,35 @@ func breakIndex(t testing.TB, path string) {
 		clear(p[(page-1)*4096+8 : page*4096])
 		return p
 	})
+}
+
+// What has expired and was swept is no damage, and is not named beside what is.
+func TestCheckSwept(t *testing.T) {
+	s, dir := newStore(t)
+	keep := put(t, s, random(300_000, 1), leafproof.PutOptions{Records: "none"}, leafproof.Facts{})
+	soon := leafproof.Facts{ExpiresIn: time.Millisecond}
+	put(t, s, random(200_000, 2), leafproof.PutOptions{Records: "none"}, soon)
+	put(t, s, random(100, 3), leafproof.PutOptions{Records: "none"}, soon)
+	put(t, s, lines(300_000, 4), leafproof.PutOptions{Indexes: []string{"/n"}}, soon)
+	time.Sleep(5 * time.Millisecond)
+	if r := mustCheck(t, dir, leafproof.CheckOptions{Deep: true}); r.Damaged() || len(r.Findings) != 0 {
+		t.Errorf("before the sweep: %+v", r.Findings)
+	}
+	if r := gc(t, s); r.Deleted == 0 {
+		t.Fatalf("nothing was swept: %+v", r)
+	}
+	for _, deep := range []bool{false, true} {
+		if r := mustCheck(t, dir, leafproof.CheckOptions{Deep: deep}); r.Damaged() || len(r.Findings) != 0 || r.Artifacts != 4 {
+			t.Errorf("deep %v: %d artifacts, %+v", deep, r.Artifacts, r.Findings)
+		}
+	}
+	s.Close()
+	if r, err := leafproof.Repair(t.Context(), dir, leafproof.CheckOptions{}); err != nil || r.Damaged() {
+		t.Errorf("a repair: %+v, %v", r, err)
+	}
+	damage(t, objectFiles(t, dir)["blob"][0], func(p []byte) []byte { p[len(p)/2] ^= 4; return p })
+	r := mustCheck(t, dir, leafproof.CheckOptions{Deep: true})
+	if named := touched(r); !r.Damaged() || !slices.Equal(named, []string{keep}) {
+		t.Errorf("damage of %s touches %v: %+v", keep, named, r.Findings)
+	}
 }
