@@ -73,15 +73,22 @@ func hookClaudeCodeCommand() *cobra.Command {
 			}
 			fmt.Fprintln(cmd.ErrOrStderr(), why)
 			h.failed = err
-			return h.answer(cmd.OutOrStdout(), map[string]any{"systemMessage": why})
+			err = h.answer(cmd.OutOrStdout(), map[string]any{"systemMessage": why})
+		}
+		if err != nil && codeFor(err) != exitUsage { // to an exit of 2 the agent would give a meaning
+			err = &exitError{exitFailed, err}
 		}
 		return err
 	}
 	return cmd
 }
 
+// mcpPrefix begins the names of the tools of MCP servers.
+const mcpPrefix = "mcp__"
+
 // hookInput is what a PostToolUse hook is told, as far as it matters here.
 type hookInput struct {
+	Session  string          `json:"session_id"`
 	Event    string          `json:"hook_event_name"`
 	Tool     string          `json:"tool_name"`
 	CallID   string          `json:"tool_use_id"`
@@ -95,7 +102,7 @@ type hook struct {
 	store   *leafproof.Store
 	who     mcpserver.Identity
 	in      hookInput
-	failed  error // why there is no store
+	failed  error // why the store takes nothing; nil while it does
 	changed bool
 }
 
@@ -108,7 +115,16 @@ func (h *hook) answer(w io.Writer, told map[string]any) error {
 	if told == nil {
 		told = map[string]any{}
 	}
-	told["hookSpecificOutput"] = map[string]any{"hookEventName": h.in.Event, "updatedToolOutput": out}
+	said := map[string]any{"hookEventName": h.in.Event, "updatedToolOutput": out}
+	if strings.HasPrefix(h.in.Tool, mcpPrefix) {
+		said["updatedMCPToolOutput"] = out // what Claude Code before 2.1.121 reads
+	}
+	if h.failed == nil {
+		if text := h.retry(); text != "" {
+			said["additionalContext"] = text
+		}
+	}
+	told["hookSpecificOutput"] = said
 	return printJSON(w, told)
 }
 
@@ -138,6 +154,11 @@ func (h *hook) response() (any, bool, error) {
 		}
 		if f, ok := v["file"].(map[string]any); ok && h.in.Tool == "Read" {
 			h.file(f)
+		}
+		if strings.HasPrefix(h.in.Tool, mcpPrefix) {
+			if err := h.structured(v); err != nil {
+				return nil, false, err
+			}
 		}
 		if h.changed { // else the copy that the agent kept of a long output is shown
 			delete(v, "persistedOutputPath")
@@ -204,9 +225,33 @@ type hookFormat struct {
 	MediaType string `json:"mediaType"`
 }
 
-func (h *hook) text(s string) string {
+// structured replaces what a tool of an MCP server returned as JSON: beside blocks of
+// content, or in place of them.
+func (h *hook) structured(v map[string]any) error {
+	if _, blocks := v["content"].([]any); !blocks {
+		all, err := json.Marshal(v)
+		if err != nil {
+			return err
+		}
+		clear(v)
+		return json.Unmarshal(h.view(string(all), "application/json"), &v)
+	}
+	if s, ok := v["structuredContent"]; ok && s != nil {
+		all, err := json.Marshal(s)
+		if err != nil {
+			return err
+		}
+		v["structuredContent"] = json.RawMessage(h.view(string(all), "application/json"))
+	}
+	return nil
+}
+
+func (h *hook) text(s string) string { return string(h.view(s, "text/plain")) }
+
+// view is what the model reads in place of a text.
+func (h *hook) view(s, media string) []byte {
 	preview, complete := hookPreview(h.ctx, s)
-	return h.keep([]byte(s), "text/plain", hookView{Preview: preview, Complete: complete})
+	return h.keep([]byte(s), media, hookView{Preview: preview, Complete: complete})
 }
 
 func (h *hook) bytes(data, media string) string {
@@ -217,43 +262,49 @@ func (h *hook) bytes(data, media string) string {
 	if !strings.Contains(media, "/") {
 		media = ""
 	}
-	return h.keep(b, media, hookView{})
+	return string(h.keep(b, media, hookView{}))
 }
 
 // keep stores content, and is what the model reads of it. Where the store does not take
-// it, that is an error with a code, and nothing of the content.
-func (h *hook) keep(b []byte, media string, v hookView) string {
+// it, that is an error with a code, and nothing of the content, which waits for a retry.
+func (h *hook) keep(b []byte, media string, v hookView) []byte {
 	h.changed = true
-	id, err := h.put(b, media)
+	e := spoolEntry{h.in.Tool, h.in.CallID, h.in.Input, media}
+	id, err := h.put(b, e)
+	if err == nil {
+		return v.of(id, len(b), media)
+	}
+	h.failed = err
+	w := leafproof.Wire(err)
+	text, _ := json.Marshal(map[string]any{
+		"data_only": true, "code": w.Code, "message": "the tool's output could not be stored, and is not shown", "retryable": w.Retryable, "action": w.Action, "kept": h.spool(b, e),
+	})
+	return text
+}
+
+// of is the view of what was stored.
+func (v hookView) of(id string, size int, media string) []byte {
 	if media == "" {
 		media = "application/octet-stream"
 	}
-	v.DataOnly, v.Size, v.Format = true, len(b), hookFormat{media}
+	v.DataOnly, v.Size, v.Format = true, size, hookFormat{media}
 	v.Value = map[string]any{"$ref": map[string]string{"type": "Blob", "key": id}}
-	var text []byte
-	if err != nil {
-		e := leafproof.Wire(err)
-		text, _ = json.Marshal(map[string]any{
-			"data_only": true, "code": e.Code, "message": "the tool's output could not be stored, and is not shown", "retryable": e.Retryable, "action": e.Action, "kept": false,
-		})
-		return string(text)
-	}
 	var out bytes.Buffer
 	if err := printJSON(&out, v); err != nil {
-		return `{"data_only":true}`
+		return []byte(`{"data_only":true}`)
 	}
-	return strings.TrimSuffix(out.String(), "\n")
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-func (h *hook) put(b []byte, media string) (string, error) {
+func (h *hook) put(b []byte, e spoolEntry) (string, error) {
 	if h.failed != nil {
 		return "", h.failed
 	}
-	d, err := h.store.Put(h.ctx, bytes.NewReader(b), leafproof.PutOptions{Tenant: h.who.Tenant, MediaType: media})
+	d, err := h.store.Put(h.ctx, bytes.NewReader(b), leafproof.PutOptions{Tenant: h.who.Tenant, MediaType: e.MediaType})
 	if err != nil {
 		return "", err
 	}
-	f := leafproof.Facts{Caller: h.who.Caller, RunID: h.who.Run, ToolCallID: h.in.CallID, Producer: &leafproof.Producer{Tool: h.in.Tool, Arguments: h.in.Input}}
+	f := leafproof.Facts{Caller: h.who.Caller, RunID: h.who.Run, ToolCallID: e.CallID, Producer: &leafproof.Producer{Tool: e.Tool, Arguments: e.Arguments}}
 	if err := f.Check(leafproof.PutOptions{Tenant: h.who.Tenant}); err != nil { // the agent's own names are data
 		f.ToolCallID, f.Producer = "", nil
 	}

@@ -110,17 +110,26 @@ func commandRun(args []string) string {
 // transcriptsDir makes the folder of the transcripts, which others cannot read.
 func transcriptsDir(dir string) (string, error) {
 	if dir == "" {
-		state := os.Getenv("XDG_STATE_HOME")
-		if state == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				return "", err
-			}
-			state = filepath.Join(home, ".local", "state")
+		state, err := stateDir()
+		if err != nil {
+			return "", err
 		}
-		dir = filepath.Join(state, "leafproof", "transcripts")
+		dir = filepath.Join(state, "transcripts")
 	}
 	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// stateDir is the folder of what a user's programs keep from one run to the next.
+func stateDir() (string, error) {
+	state := os.Getenv("XDG_STATE_HOME")
+	if state == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", err
+		}
+		state = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(state, "leafproof"), nil
 }
 
 // proxyTo runs the server and passes messages until one side ends.
