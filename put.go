@@ -73,6 +73,9 @@ type PutOptions struct {
 	// SHA256 computes the SHA-256 of the bytes in the same pass. The manifest lists
 	// it, which tools that do not know BLAKE3 need.
 	SHA256 bool
+	// WantSHA256, where not "", is the SHA-256 in hex that the bytes must have; otherwise
+	// nothing is put.
+	WantSHA256 string
 
 	upload *cas.Upload // has the bytes already, and is what r reads from; nil: none
 }
@@ -165,8 +168,9 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	if known, ok := r.(interface{ Len() int }); ok { // small puts come in large numbers
 		room = min(room, known.Len()+1)
 	}
+	r = &sticky{r: r}
 	var sum hash.Hash
-	if o.SHA256 {
+	if o.SHA256 || o.WantSHA256 != "" {
 		sum = sha256.New()
 		r = io.TeeReader(r, sum)
 	}
@@ -183,8 +187,14 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	if d.info, err = s.take(ctx, d, records.tee(in), o); err != nil {
 		return nil, wireError("", err)
 	}
-	if o.SHA256 {
-		d.sha256 = hex.EncodeToString(sum.Sum(nil))
+	if sum != nil {
+		got := hex.EncodeToString(sum.Sum(nil))
+		if o.WantSHA256 != "" && got != o.WantSHA256 {
+			return nil, fail(CodeRequestInvalid, FixCall, "sha256", "the SHA-256 of the bytes is %s, and %s was said", got, o.WantSHA256)
+		}
+		if o.SHA256 {
+			d.sha256 = got
+		}
 	}
 	if err := d.findRecords(ctx, o, records); err != nil {
 		return nil, wireError("", err)
@@ -195,11 +205,28 @@ func (s *Store) Put(ctx context.Context, r io.Reader, o PutOptions) (_ *Draft, e
 	return d, nil
 }
 
+// sticky gives an error of its reader each time again: what looks ahead passes over the
+// first, and a reader need not repeat it.
+type sticky struct {
+	r   io.Reader
+	err error
+}
+
+// Read implements [io.Reader].
+func (s *sticky) Read(p []byte) (int, error) {
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.r.Read(p)
+	s.err = err
+	return n, err
+}
+
 // take stores the bytes of r, in what an interrupted put has left if it has a name.
 func (s *Store) take(ctx context.Context, d *Draft, r io.Reader, o PutOptions) (cas.Info, error) {
 	place := placement(o, d.layout.Format)
 	if o.upload != nil {
-		if d.layout.Format != selector.FormatBytes || o.SHA256 { // who else looks at them
+		if d.layout.Format != selector.FormatBytes || o.SHA256 || o.WantSHA256 != "" { // who else looks at them
 			if _, err := io.Copy(io.Discard, r); err != nil {
 				return cas.Info{}, err
 			}

@@ -207,6 +207,15 @@ func (u *Upload) Append(ctx context.Context, off int64, r io.Reader) error {
 	return wireError(u.ID, u.parts.Append(ctx, off, r))
 }
 
+// Cut drops what is behind the first size bytes, as where it is not what it was said to
+// be.
+func (u *Upload) Cut(ctx context.Context, size int64) error {
+	if u.parts == nil {
+		return fail(CodeSelectorInvalid, FixCall, u.ID, "%s is over: it is %s", u.ID, u.ArtifactID)
+	}
+	return wireError(u.ID, u.parts.Cut(ctx, size))
+}
+
 // Publish makes an artifact of what is here, as [Store.Put] and [Store.Publish] do;
 // the tenant is that of the upload. The upload is over then, and tells of the
 // artifact until it is forgotten. If it fails, the bytes may have to be sent again.

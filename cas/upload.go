@@ -271,6 +271,20 @@ func (u *Upload) Fill(ctx context.Context, r io.Reader) error {
 	return u.Append(ctx, u.Size(), r)
 }
 
+// Cut drops what is behind the first size bytes.
+func (u *Upload) Cut(ctx context.Context, size int64) error {
+	if err := u.ready(ctx); err != nil {
+		return u.fail("cut", err)
+	}
+	if size < 0 || size > u.Size() {
+		return u.fail("cut", fmt.Errorf("%w: the first %d bytes, and there are %d", ErrRange, size, u.Size()))
+	}
+	if err := u.cut(ctx, size); err != nil {
+		return u.fail("cut", err)
+	}
+	return nil
+}
+
 // cut drops what is behind the first size bytes.
 func (u *Upload) cut(ctx context.Context, size int64) error {
 	builder, _, err := merkle.RecoverLog(ctx, u.data, size, u.log, merkle.OutboardSize(size))

@@ -72,13 +72,20 @@ func TestLog(t *testing.T) {
 	w.do(w.alice, "POST", "/v1/runs", `{"agent_id":"SECRET","tools":[`+pdfTool+`]}`).want(201).json(&r)
 	run := "/v1/runs/" + r.Run
 	for _, ask := range [][3]string{
-		{"POST", at + "/query", `{"where":"@.SECRET == 'SECRET"}`}, {"POST", at + "/read", `{"pointer":"/SECRET"}`}, {"POST", at + "/read", `{"SECRET":1}`},
-		{"POST", run + "/calls", `{"tool":"generate_pdf","input":{"title":7,"rows":"SECRET"}}`}, {"POST", run + "/calls", `{"tool":"SECRET","input":{}}`},
+		{"POST", at + "/query", `{"where":"@.SECRET == 'SECRET"}`},
+		{"POST", at + "/read", `{"pointer":"/SECRET"}`},
+		{"POST", at + "/read", `{"SECRET":1}`},
+		{"POST", run + "/calls", `{"tool":"generate_pdf","input":{"title":7,"rows":"SECRET"}}`},
+		{"POST", run + "/calls", `{"tool":"SECRET","input":{}}`},
 		{"POST", run + "/calls", `{"tool":"generate_pdf","input":{"title":"SECRET","rows":{"$ref":{"type":"SECRET"}}}}`},
 		{"POST", run + "/calls", `{"tool":"query_json","input":{"source":{"$ref":{"type":"Blob","key":"SECRET"}}}}`},
 		{"POST", run + "/results", `{"tool":"SECRET","value":{"a":1},"blobs":[{"at":"/SECRET","text":"SECRET"}]}`},
-		{"POST", run + "/results", `{"tool":"SECRET","error":"SECRET"}`}, {"POST", run + "/messages", `{"role":"SECRET","text":"SECRET"}`},
-		{"GET", "/v1/names/SECRET", ""}, {"GET", "/v1/SECRET", ""}, {"GET", "/v1/artifacts?SECRET=SECRET", ""}, {"DELETE", at + "?reason=SECRET", ""},
+		{"POST", run + "/results", `{"tool":"SECRET","error":"SECRET"}`},
+		{"POST", run + "/messages", `{"role":"SECRET","text":"SECRET"}`},
+		{"GET", "/v1/names/SECRET", ""},
+		{"GET", "/v1/SECRET", ""},
+		{"GET", "/v1/artifacts?SECRET=SECRET", ""},
+		{"DELETE", at + "?reason=SECRET", ""},
 	} {
 		var body any
 		if ask[2] != "" {

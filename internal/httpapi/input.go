@@ -30,6 +30,8 @@ type body struct {
 	when time.Time // of the deadline that was set last
 	done bool      // it was read to its end
 	err  error     // why it ended before its end
+	// What is stated of it.
+	stated []promised
 }
 
 // take gives the body of the request, of at most so many bytes.
@@ -38,6 +40,11 @@ func (c *call) take(most int64) (*body, error) {
 		return nil, refuse(http.StatusRequestEntityTooLarge, leafproof.CodeTooLarge, leafproof.FixCall, "", "the body has %d bytes, and at most %d are taken", c.r.ContentLength, most)
 	}
 	c.body = &body{c: c, r: c.r.Body, most: most}
+	list, err := c.statedDigests("Content-Digest")
+	if err != nil {
+		return nil, err
+	}
+	c.body.demand(list)
 	return c.body, nil
 }
 
@@ -56,6 +63,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	b.n += int64(n)
+	b.took(p[:n])
 	switch {
 	case b.n > b.most:
 		b.err = refuse(http.StatusRequestEntityTooLarge, leafproof.CodeTooLarge, leafproof.FixCall, "", "the body has more than %d bytes", b.most)
@@ -64,6 +72,7 @@ func (b *body) Read(p []byte) (int, error) {
 		// What is done with it now may take its time.
 		b.done = true
 		_ = b.c.control.SetReadDeadline(time.Time{})
+		b.err = b.judge()
 	case err == nil:
 	case isTimeout(err):
 		b.err = wait(http.StatusRequestTimeout, leafproof.CodeRequestInvalid, "", "the body came too slowly: %d bytes in %v", b.n, time.Since(b.c.begun).Round(time.Second))
@@ -74,6 +83,14 @@ func (b *body) Read(p []byte) (int, error) {
 		err = b.err
 	}
 	return n, err
+}
+
+// finish reads what is left of the body, which is nothing that is wanted, to its end.
+func (b *body) finish() error {
+	if _, err := io.Copy(io.Discard, b); err != nil {
+		return err
+	}
+	return nil
 }
 
 // past is a deadline that is over.

@@ -47,7 +47,11 @@ var (
 		{"cursor", "query", "next of the page before", object{"type": "string", "pattern": "^[0-9]+$"}},
 		{"limit", "query", "how many at most", pageSize},
 	}
+	bodyDigest = param{"Content-Digest", "header", "sha-256=:BASE64: or sha-512, of this body (RFC 9530): another body is refused before anything is published", text}
+	reprDigest = param{"Repr-Digest", "header", "sha-256=:BASE64: of the artifact's bytes (RFC 9530): others are refused", text}
+
 	puttingParams = []param{
+		bodyDigest, reprDigest,
 		{factsHeader, "header", "facts as leafproof put --manifest reads them: JSON in ASCII, or base64 of JSON", text},
 		{"records", "query", "the record format: auto, ndjson, json, csv, text, concat or none", text},
 		{"at", "query", "of json: the JSON Pointer of the array", text},
@@ -200,7 +204,7 @@ var operations = map[string]operation{
 	},
 	"appendUpload": {
 		tag: "uploads", summary: "Go on with an upload", bodies: []string{mediaPartial},
-		params: append(uploadParams[:2:2], param{uploadOffset, "header", "where the body begins", whole}),
+		params: append(uploadParams[:2:2], param{uploadOffset, "header", "where the body begins", whole}, bodyDigest, reprDigest),
 		answers: []reply{
 			{204, "it is kept", nil, nil, []string{uploadOffset, uploadComplete}},
 			{201, "with Upload-Complete: ?1, the ArtifactRef", manifest.ArtifactRef{}, nil, []string{"Location", uploadOffset, uploadComplete, noteHeader}},
@@ -246,6 +250,7 @@ var operations = map[string]operation{
 			{"records", "query", "the record format of the blob", text},
 			{"filename", "query", "a hint at it", text},
 			{factsHeader, "header", "facts of the blob", text},
+			bodyDigest,
 		},
 		answers: []reply{{201, "what the model reads", toolView{}, nil, nil}},
 	},

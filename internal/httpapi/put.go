@@ -51,9 +51,17 @@ func (c *call) put() error {
 	if err != nil {
 		return err
 	}
+	whole, err := c.statedDigests("Repr-Digest")
+	if err != nil {
+		return err
+	}
 	if strings.HasPrefix(media, "multipart/") {
+		if whole != nil {
+			return invalid(http.StatusBadRequest, "Repr-Digest", "of a form there is a Content-Digest alone")
+		}
 		return c.putParts(q, b, params["boundary"])
 	}
+	b.demand(whole)
 	p := &putting{}
 	if err := p.headerFacts(c); err != nil {
 		return err
@@ -336,7 +344,7 @@ func (c *call) endParts(parts *multipart.Reader, what string) error {
 	_, err := parts.NextRawPart()
 	switch {
 	case err == io.EOF: //nolint:errorlint // a reader's end is that value
-		return nil
+		return c.body.finish()
 	case err == nil:
 		return invalid(http.StatusBadRequest, "parts", "%s is the last part", what)
 	}

@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -35,7 +38,8 @@ type uploadNote struct {
 	Facts   []byte `json:"facts,omitempty"`
 	Query   string `json:"query,omitempty"`
 	Media   string `json:"media,omitempty"`
-	Length  int64  `json:"length"` // of all bytes; -1: not said
+	Length  int64  `json:"length"`           // of all bytes; -1: not said
+	SHA256  []byte `json:"sha256,omitempty"` // of all bytes, where it was said
 	Purpose string `json:"purpose,omitempty"`
 }
 
@@ -51,6 +55,9 @@ func (c *call) beginUpload() error {
 	}
 	if note.Media == mediaPartial {
 		note.Media = ""
+	}
+	if err := c.uploadDigest(&note); err != nil {
+		return err
 	}
 	p, facts, err := c.uploadFacts(&note)
 	if err != nil {
@@ -104,6 +111,25 @@ func (n *uploadNote) recall(c *call) (*putting, error) {
 	return p, p.settle(c, q, n.Media)
 }
 
+// uploadDigest takes what the request says of the digest of all bytes.
+func (c *call) uploadDigest(note *uploadNote) error {
+	list, err := c.statedDigests("Repr-Digest")
+	if err != nil || list == nil {
+		return err
+	}
+	for _, s := range list {
+		if s.name != "sha-256" {
+			continue
+		}
+		if note.SHA256 != nil && !bytes.Equal(note.SHA256, s.want) {
+			return invalid(http.StatusBadRequest, "Repr-Digest", "it was said to be another when the upload was begun")
+		}
+		note.SHA256 = s.want
+		return nil
+	}
+	return invalid(http.StatusBadRequest, "Repr-Digest", "of an upload sha-256 is checked")
+}
+
 // uploadLimits is what the server takes.
 func (s *Server) uploadLimits() string {
 	return fmt.Sprintf("max-size=%d, max-age=%d", s.o.BodyBytes, int64(cas.UploadKept/time.Second))
@@ -143,6 +169,12 @@ func (c *call) advance(u *leafproof.Upload, note *uploadNote, off int64, complet
 		return err
 	}
 	if err := u.Append(c.r.Context(), off, b); err != nil {
+		if b.done && b.err != nil { // all of it came, and is not what it was said to be
+			if status == http.StatusCreated {
+				return errors.Join(b.err, u.Abort(context.WithoutCancel(c.r.Context())))
+			}
+			return errors.Join(b.err, u.Cut(context.WithoutCancel(c.r.Context()), off))
+		}
 		return err
 	}
 	h := c.w.Header()
@@ -161,6 +193,9 @@ func (c *call) advance(u *leafproof.Upload, note *uploadNote, off int64, complet
 	p, err := note.recall(c)
 	if err != nil {
 		return err
+	}
+	if note.SHA256 != nil {
+		p.o.WantSHA256 = hex.EncodeToString(note.SHA256)
 	}
 	size := u.Size()
 	d, ref, err := u.Publish(context.WithoutCancel(c.r.Context()), p.o, p.f)
@@ -272,6 +307,15 @@ func (c *call) appendUpload() error {
 	if off != u.Size() {
 		h.Set(uploadOffset, strconv.FormatInt(u.Size(), 10))
 		return &elsewhere{u.Size(), off}
+	}
+	if note.Length < 0 && length >= 0 {
+		if length < off {
+			return invalid(http.StatusBadRequest, uploadLength, "it has %d bytes already", off)
+		}
+		note.Length = length // of this request, and so of all if it is the last
+	}
+	if err := c.uploadDigest(note); err != nil {
+		return err
 	}
 	return c.advance(u, note, off, complete, http.StatusNoContent)
 }
