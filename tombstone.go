@@ -18,7 +18,19 @@ import (
 // that an artifact which was deleted stays deleted when the catalogue is lost and
 // made anew. A store without a key of the role tombstone deletes all the same, and
 // nothing is signed: see [Store.Tombstone].
+//
+// On a full disk it gives up the reserve that a store keeps for its sweeps, so that
+// who wants room can make it. A store that was opened when there was no room at all
+// answers store_full once more; opened again, it deletes.
 func (s *Store) Delete(ctx context.Context, who Caller, id, reason string) error {
+	err := s.delete(ctx, who, id, reason)
+	if isFull(err) && s.dir != "" && s.giveUpReserve() == nil {
+		err = s.delete(ctx, who, id, reason)
+	}
+	return err
+}
+
+func (s *Store) delete(ctx context.Context, who Caller, id, reason string) error {
 	// Not find: an artifact that has expired or is damaged can be ended too.
 	a, err := s.row(ctx, who, id, gate.Delete)
 	if err != nil {

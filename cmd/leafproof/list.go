@@ -254,10 +254,15 @@ func rmCommand() *cobra.Command {
 	asFlags(cmd)
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		end := func(s *leafproof.Store) error { return s.Delete(cmd.Context(), caller(cmd), args[0], reason) }
+		err := withStore(cmd, end)
+		if leafproof.CodeOf(err) == leafproof.CodeStoreFull { // it made room, which a store sees that is opened anew
+			err = withStore(cmd, end)
+		}
+		if err != nil {
+			return err
+		}
 		return withStore(cmd, func(s *leafproof.Store) error {
-			if err := s.Delete(cmd.Context(), caller(cmd), args[0], reason); err != nil {
-				return err
-			}
 			if *derived {
 				if err := cascade(cmd, s, args[0]); err != nil {
 					return err
