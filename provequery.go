@@ -169,6 +169,9 @@ func (p *queryProof) choose(ctx context.Context, asked selector.Asked) error {
 		}
 	}
 	if best == math.MaxInt64 {
+		if several(asked.Query.Where, sources) {
+			return fail(CodeSelectorInvalid, FixCall, "prove", "the parts of the or are found by several indexes, and a bundle has one: prove each part by itself; their rows together are the answer")
+		}
 		return why
 	}
 	_, file, err := p.a.openIndex(ctx, p.index.Facts)
@@ -178,6 +181,18 @@ func (p *queryProof) choose(ctx context.Context, asked selector.Asked) error {
 	p.files = append(p.files, file)
 	p.index.Data, p.index.Tree = file, file.Tree()
 	return nil
+}
+
+// several reports whether a condition is covered by several indexes, and by none
+// alone.
+func several(w *selector.Where, sources []indexSource) bool {
+	var paths []*selector.KeyPath
+	for _, x := range sources {
+		if path, err := selector.ParseKeyPath(x.Facts.Path); err == nil {
+			paths = append(paths, path)
+		}
+	}
+	return w != nil && len(w.Access(paths, func(_ int, ranges []selector.KeyRange) int64 { return int64(len(ranges)) })) > 1
 }
 
 // cost is how many entries of an index stand where the answer may lie.

@@ -86,7 +86,7 @@ func TestProveQuery(t *testing.T) {
 	}
 	for where, why := range map[string]string{
 		`search(@.severity, "rit")`: "a substring or a pattern rules out no string", `@.text == "x"`: "a substring, a pattern, or another field is asked for",
-		`@.id == 1 || @.severity == "info"`: "another field",
+		`@.id == 1 || @.severity == "info"`: "prove each part by itself", `@.id == 1 || @.text == "x"`: "another field",
 	} {
 		_, err := s.ProveQuery(t.Context(), leafproof.Owner, id, leafproof.Query{Where: where}, io.Discard)
 		if leafproof.CodeOf(err) != leafproof.CodeSelectorInvalid || !strings.Contains(err.Error(), why) {
