@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -174,8 +175,17 @@ var hookTexts = map[string][]string{
 	"Bash": {"stdout", "stderr"}, "BashOutput": {"stdout", "stderr"}, "WebFetch": {"result"}, "Grep": {"content"}, "Task": {"result"},
 }
 
-// blocks replaces the content blocks of a tool of an MCP server.
+// blocks replaces the content blocks of a tool. Of an MCP server's tool, nothing that
+// it returned is anything else.
 func (h *hook) blocks(list []any) []any {
+	mcp := strings.HasPrefix(h.in.Tool, mcpPrefix)
+	if mcp && slices.ContainsFunc(list, func(e any) bool {
+		b, ok := e.(map[string]any)
+		_, typed := b["type"].(string)
+		return !ok || !typed
+	}) { // an array of its own
+		return []any{h.inText(list)}
+	}
 	for i, e := range list {
 		b, ok := e.(map[string]any)
 		if !ok {
@@ -198,9 +208,20 @@ func (h *hook) blocks(list []any) []any {
 			list[i] = map[string]any{"type": "text", "text": h.bytes(data, media)}
 		case text != "":
 			list[i] = map[string]any{"type": "text", "text": h.text(text)}
+		case mcp && !slices.Contains([]any{"text", "image", "audio", "resource", "resource_link"}, b["type"]):
+			list[i] = h.inText(b)
 		}
 	}
 	return list
+}
+
+// inText is a block of text in place of any JSON.
+func (h *hook) inText(v any) any {
+	all, err := json.Marshal(v)
+	if err != nil {
+		return map[string]any{"type": "text", "text": ""}
+	}
+	return map[string]any{"type": "text", "text": string(h.view(string(all), "application/json"))}
 }
 
 // file replaces the text that Read read. An image stays: in its place the agent takes
