@@ -128,6 +128,23 @@ func TestPanicWhileRecovering(t *testing.T) {
 	}
 }
 
+// A hidden part that a harness wrote itself is no admission, and no trouble.
+func TestHiddenPartsOfOthers(t *testing.T) {
+	log := ref.NewMemory("run-7")
+	var got json.RawMessage
+	sc := newScene(t, setup{tools: []harness.Tool{echo("generate", func(args json.RawMessage) { got = args })}, run: harness.RunOptions{Transcript: log}})
+	for _, hidden := range []string{`"a secret"`, `{"admissions":"none"}`, `{"other":1}`, `[1]`} {
+		seq, err := log.Append(t.Context(), ref.Entry{Parts: []ref.Part{{Value: json.RawMessage(`{"value":[1]}`)}, {Value: json.RawMessage(hidden), Hidden: true}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sc.good("generate", `{"rows":%s}`, string(ref.Append(nil, ref.Message{Seq: &seq, Field: "value"})))
+		if string(got) != `{"rows":[1]}` {
+			t.Errorf("%s", got)
+		}
+	}
+}
+
 // A transcript is of one run: another run does not go on with it.
 func TestTranscriptOfAnotherRun(t *testing.T) {
 	sc := newScene(t, setup{})

@@ -357,7 +357,7 @@ func (in *interception) spool(path []string, b Blob, copied *spoolFile, rewind f
 	if copied == nil {
 		return
 	}
-	if _, err := io.Copy(copied, b.Reader); err != nil {
+	if _, err := io.Copy(strictly{copied}, b.Reader); err != nil {
 		in.lost = errors.Join(in.lost, err, copied.drop())
 		return
 	}

@@ -212,6 +212,14 @@ func (w *spoolFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// strictly is a spoolFile whose Write says that it failed: who writes alone need not go on.
+type strictly struct{ *spoolFile }
+
+func (w strictly) Write(p []byte) (int, error) {
+	n, _ := w.spoolFile.Write(p)
+	return n, w.err
+}
+
 // keep makes the file one of the spool's, which survives a crash.
 func (w *spoolFile) keep() error {
 	err := w.err

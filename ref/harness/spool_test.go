@@ -211,6 +211,20 @@ func (p *panics) Read(b []byte) (int, error) {
 	return 1, nil
 }
 
+// What the spool has no room for is not read to its end.
+func TestSpoolStopsReading(t *testing.T) {
+	spool, err := harness.OpenSpool(filepath.Join(t.TempDir(), "spool"), 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer spool.Close()
+	sc := newScene(t, setup{opts: harness.Options{Spool: spool}, wrapper: func(s ref.Source) ref.Source { return &counting{Source: s, put: failing(10)} }})
+	endless := &generated{n: 1 << 62, every: 1 << 40}
+	if f := failureOf(t, sc.record(harness.Blob{Reader: unseekable{endless}})); f.Code != "store_full" || f.Kept == nil || *f.Kept || endless.at > 4<<20 {
+		t.Errorf("%+v after %d bytes", f, endless.at)
+	}
+}
+
 // One spool at a time has a folder; what a process left that ended too early takes no
 // room; and an entry that is damaged hides no other.
 func TestSpoolAfterACrash(t *testing.T) {
