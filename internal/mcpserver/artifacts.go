@@ -26,7 +26,11 @@ type putArgs struct {
 	SourceID   *string         `json:"source_id"`
 	SnapshotID *string         `json:"snapshot_id"`
 	ObservedAt *string         `json:"observed_at"`
+	Schema     *string         `json:"schema_version"`
 	Coverage   json.RawMessage `json:"coverage"`
+	Omissions  json.RawMessage `json:"omissions"`
+	Redactions json.RawMessage `json:"redactions"`
+	Supersedes []target        `json:"supersedes"`
 	Partial    *bool           `json:"partial"`
 	ExpiresIn  *int64          `json:"expires_in_seconds"`
 }
@@ -73,10 +77,13 @@ func text(s *string) string {
 func (a putArgs) facts(who Identity) (leafproof.Facts, leafproof.PutOptions, error) {
 	type object = map[string]any
 	version := object{"source_id": a.SourceID, "snapshot_id": a.SnapshotID, "observed_at": a.ObservedAt}
-	ref := object{"tool_call_id": a.ToolCallID, "source_version": version}
-	if a.Coverage != nil {
-		ref["completeness"] = object{"coverage": a.Coverage}
+	complete := object{}
+	for name, stated := range map[string]json.RawMessage{"coverage": a.Coverage, "omissions": a.Omissions, "redactions": a.Redactions} {
+		if stated != nil {
+			complete[name] = stated
+		}
 	}
+	ref := object{"tool_call_id": a.ToolCallID, "schema_version": a.Schema, "source_version": version, "completeness": complete}
 	doc := object{"artifact_ref": ref, "bytes": object{"media_type": a.MediaType}, "records": object{"format": a.Records, "pointer": a.At}}
 	stated, err := json.Marshal(doc)
 	if err != nil {
@@ -88,6 +95,12 @@ func (a putArgs) facts(who Identity) (leafproof.Facts, leafproof.PutOptions, err
 	}
 	f.Caller, f.RunID, o.Tenant = who.Caller, who.Run, who.Tenant
 	o.Indexes, o.IndexMemory = a.Index, indexMemory
+	if len(a.Supersedes) > maxListed {
+		return f, o, invalid("/supersedes", "/supersedes: %d artifacts, at most %d", len(a.Supersedes), maxListed)
+	}
+	for _, id := range a.Supersedes {
+		f.Supersedes = append(f.Supersedes, manifest.Supersede{ArtifactID: string(id)})
+	}
 	f.Partial = a.Partial != nil && *a.Partial
 	if a.ExpiresIn != nil {
 		if *a.ExpiresIn < 1 || *a.ExpiresIn > int64(100*365*24*time.Hour/time.Second) {
@@ -152,6 +165,9 @@ func (f *face) put(ctx context.Context, a putArgs) (any, error) {
 	v.Notes = append(v.Notes, "records: "+cut(draft.Chosen()))
 	if n := draft.Undecidable(); n > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("undecidable records: %d; no query will match or rule them out", n))
+	}
+	for _, h := range draft.StillHeld() {
+		v.Notes = append(v.Notes, cut("redacted, and still there: "+h.Path))
 	}
 	return v, nil
 }

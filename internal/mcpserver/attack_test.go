@@ -101,6 +101,50 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
+// TestPutFacts: what a caller states of content is what the artifact says; and an
+// artifact that is another's is one that never was there too.
+func TestPutFacts(t *testing.T) {
+	s := newStore(t)
+	cs := connect(t, s, owner)
+	old := put(t, s, "{\"a\":0}\n", leafproof.PutOptions{Records: "ndjson"}, leafproof.Facts{})
+	foreign := put(t, s, "x", leafproof.PutOptions{Tenant: "acme"}, leafproof.Facts{})
+	none := "art_" + strings.Repeat("a", 32)
+	made, failed := call(t, cs, "artifact_put", `{"content":"{\"a\":1}\n","records":"ndjson","schema_version":"v1","coverage":{"region":"eu"},
+		"omissions":[{"what":"eu-west","reason":"timeout"}],"redactions":[{"path":"/email","reason":"privacy"},{"path":"/a","reason":"privacy"}],"supersedes":[{"$ref":{"type":"Blob","key":"`+old+`"}}]}`)
+	if failed {
+		t.Fatal(made)
+	}
+	c, _ := json.Marshal(made["completeness"])
+	if made["schema_version"] != "v1" || !strings.Contains(string(c), `"status":"partial"`) || !strings.Contains(string(c), `"eu-west"`) || !strings.Contains(string(c), `"/email"`) {
+		t.Errorf("the artifact says %v", made)
+	}
+	if notes := fmt.Sprint(made["notes"]); !strings.Contains(notes, "still there: /a") || strings.Contains(notes, "/email") {
+		t.Errorf("the notes are %s", notes)
+	}
+	st, _ := call(t, cs, "artifact_stat", `{"artifact_id":"`+old+`"}`)
+	if later, _ := json.Marshal(st["superseded_by"]); !strings.Contains(string(later), made["artifact_id"].(string)) {
+		t.Errorf("the older one says %v", st)
+	}
+	for args, want := range map[string]string{
+		`"supersedes":["` + none + `"]`:    "ref_not_found",
+		`"supersedes":["` + foreign + `"]`: "ref_not_found",
+		`"supersedes":["x"]`:               "ref_malformed",
+		`"supersedes":["{\"$ref\":{\"type\":\"Blob\",\"key\":\"` + old + `\"}}"]`: "ref_stringified",
+		`"supersedes":[` + strings.Repeat(`"`+old+`",`, 100) + `"` + old + `"]`:   "request_invalid",
+		`"omissions":"none"`:                       "selector_invalid",
+		`"omissions":[{"what":"","reason":"x"}]`:   "selector_invalid",
+		`"redactions":[{"path":"a","reason":"x"}]`: "selector_invalid",
+		`"redactions":[{"path":"/a","why":"x"}]`:   "selector_invalid",
+		`"schema_version":"` + foreign + `"`:       "ref_not_found",
+		`"schema_version":"` + none + `"`:          "ref_not_found",
+	} {
+		out, failed := call(t, cs, "artifact_put", `{"content":"{\"a\":1}\n","records":"ndjson",`+args+`}`)
+		if text, _ := json.Marshal(out); !failed || out["code"] != want || strings.Contains(string(text), "acme") {
+			t.Errorf("%.60s: %v, want %s", args, out, want)
+		}
+	}
+}
+
 func numbered(n int) (paths []string) {
 	for i := range n {
 		paths = append(paths, fmt.Sprintf(`"/%d"`, i))

@@ -92,7 +92,12 @@ var tools = []*tool{
 			`"records":{"enum":["auto","ndjson","json","csv","text","concat","none"],"description":"how records stand in the content; auto finds out"},"at":{"type":"string","description":"the JSON Pointer of the array whose elements are the records"},` +
 			`"index":{"type":"array","items":{"type":"string"},"maxItems":64,"description":"paths in the records to build indexes over, JSON Pointers or JSONPath queries: answers from them come sooner"},` +
 			`"tool_call_id":{"type":"string"},"source_id":{"type":"string","description":"where the content is from"},"snapshot_id":{"type":"string"},"observed_at":{"type":"string","format":"date-time"},` +
-			`"coverage":{"type":"object","description":"what the capture covers, as in {\"region\":\"eu-west\"}"},"partial":{"type":"boolean","description":"it lacks some of that"},"expires_in_seconds":{"type":"integer","minimum":1}},` +
+			`"coverage":{"type":"object","description":"what the capture covers, as in {\"region\":\"eu-west\"}"},"partial":{"type":"boolean","description":"it lacks some of that"},` +
+			`"omissions":{"type":"array","items":{"type":"object","properties":{"what":{},"reason":{"type":"string"},"detail":` + stringOrNull + `},"required":["what","reason"]},"description":"what was left out of it"},` +
+			`"redactions":{"type":"array","items":{"type":"object","properties":{"path":{"type":"string"},"reason":{"type":"string"}},"required":["path","reason"]},"description":"what was removed from its records"},` +
+			`"schema_version":{"type":"string","description":"the schema that its records have: a name, or the id of an artifact that is one"},` +
+			`"supersedes":{"type":"array","items":{"anyOf":[{"type":"string"},` + blobSchema + `]},"maxItems":16,"description":"artifacts whose place it takes"},` +
+			`"expires_in_seconds":{"type":"integer","minimum":1}},` +
 			`"required":["content"],"additionalProperties":false}`,
 		output: artifactSchema,
 		call:   does((*face).put),
