@@ -44,7 +44,8 @@ var ErrInUse = flock.ErrHeld
 
 // OpenTranscript opens the transcript of a run in a folder, and begins it where there is
 // none. The folder must exist. run is data: any string of at most 1,024 bytes. A line
-// that was not written to its end is cut off: nobody was told of it. It fails with
+// that was not written to its end is cut off: nobody was told of it; one that lacks
+// nothing but its line end is given it. It fails with
 // [ErrInUse] while another has it open, and with [ErrTranscript] where the file is
 // damaged or another's.
 func OpenTranscript(dir, run string) (*File, error) {
@@ -91,12 +92,23 @@ func (t *File) open(root *os.Root) error {
 		return err
 	}
 	size, err := t.f.Seek(0, io.SeekEnd)
-	if err == nil && size > t.end {
-		if err = t.f.Truncate(t.end); err == nil {
-			err = t.f.Sync()
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	if n := len(t.spans); n > 0 && t.end == t.spans[n-1].off+t.spans[n-1].len { // the last line has no end
+		if _, err := t.f.WriteAt([]byte("\n"), t.end); err != nil {
+			return err
+		}
+		t.end++
+		return t.f.Sync()
+	}
+	if size == t.end {
+		return nil
+	}
+	if err := t.f.Truncate(t.end); err != nil {
+		return err
+	}
+	return t.f.Sync()
 }
 
 // begin writes the header: the file, then its name in the folder, are flushed.

@@ -215,12 +215,17 @@ func parseHeader(line []byte) (run string, err error) {
 }
 
 // read takes in the lines behind the header and returns how many bytes of the file are
-// good: behind them stands at most a line that was not written to its end.
+// good: behind them stands at most a line that was not written to its end. One that
+// lacks its line end alone, as an editor may leave it, is good: its seq was told.
 func (l *log) read(in *bufio.Reader, good int64, each func(line []byte, off int64)) (int64, error) {
 	for {
 		line, err := readLine(in)
 		switch {
 		case errors.Is(err, io.EOF): // torn, or empty
+			if len(line) > 0 && l.take(line) == nil {
+				each(line, good)
+				good += int64(len(line))
+			}
 			return good, nil
 		case err != nil:
 			return good, err

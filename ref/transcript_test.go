@@ -182,7 +182,14 @@ func TestTornAndDamagedFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cuts := []int{}
 	for cut := 0; cut <= len(whole); cut += 29 {
+		cuts = append(cuts, cut)
+	}
+	for _, end := range ends { // an entry that lacks its line end alone is one that was told
+		cuts = append(cuts, end-1, end-2, end)
+	}
+	for _, cut := range cuts {
 		if err := os.WriteFile(name, whole[:cut], 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -192,9 +199,12 @@ func TestTornAndDamagedFiles(t *testing.T) {
 		}
 		want := 0
 		for i, end := range ends {
-			if end <= cut {
+			if end <= cut || i > 0 && end-1 == cut {
 				want = i
 			}
+		}
+		if m, err := ref.ReadTranscript(bytes.NewReader(whole[:cut])); cut >= ends[0] && (err != nil || m.Len() != uint64(want)) {
+			t.Fatalf("cut at %d, read alone: %v, %v", cut, m, err)
 		}
 		if f.Len() != uint64(want) {
 			t.Fatalf("cut at %d: %d entries, want %d", cut, f.Len(), want)
@@ -428,5 +438,51 @@ func TestManyAppend(t *testing.T) {
 	}
 	if again := openFile(t, dir, "run"); again.Len() != 40 {
 		t.Errorf("%d entries", again.Len())
+	}
+}
+
+// A name that was made to lead elsewhere leads nowhere: what is there is not touched.
+func TestTranscriptBehindALink(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "in"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := openFile(t, filepath.Join(dir, "in"), "other")
+	if _, err := other.Append(t.Context(), ref.Entry{Role: "user"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	outside := filepath.Join(dir, "outside")
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	theirs := filepath.Join(dir, "in", ref.TranscriptName("other"))
+	before, err := os.ReadFile(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "in", ref.TranscriptName("run"))
+	for _, to := range []string{"../outside", outside, "../made", theirs, ref.TranscriptName("other"), "."} {
+		if err := os.Symlink(to, name); err != nil {
+			t.Skip(err)
+		}
+		if f, err := ref.OpenTranscript(filepath.Join(dir, "in"), "run"); err == nil {
+			t.Errorf("a link to %s was opened", to)
+			f.Close()
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, err := os.ReadFile(outside); err != nil || len(text) != 0 {
+		t.Errorf("outside stands %q, %v", text, err)
+	}
+	if text, err := os.ReadFile(theirs); err != nil || !bytes.Equal(text, before) {
+		t.Errorf("the other run's transcript was changed: %q, %v", text, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "made")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file was made outside: %v", err)
 	}
 }
