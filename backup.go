@@ -34,6 +34,7 @@ type BackupReport struct {
 	Resident  int64 `json:"resident"` // objects that the backup had
 	Bytes     int64 `json:"bytes"`    // of the objects written
 	Artifacts int64 `json:"artifacts"`
+	Runs      int64 `json:"runs"` // of harnesses: what their models were shown
 	Keys      bool  `json:"keys"` // the private keys are in it
 	// Damaged are objects of the store that were left out. A sound one that the
 	// backup had from before is still in it.
@@ -51,9 +52,9 @@ const backupName = "leafproof backup"
 // Backup brings all that is in the store's folder dir to the folder to: objects
 // that are missing there, each verified as it stands there, then the policy, the
 // public key, and the catalogue as it was at one moment, before the first object
-// was looked at. It can be interrupted at any time and made again: it goes on
+// was looked at; and the runs of harnesses that stand in it. It can be interrupted at any time and made again: it goes on
 // with what is missing, and until then the folder holds the backup before.
-// Nothing in it is deleted. The store may be in use meanwhile.
+// No object in it is deleted. The store may be in use meanwhile.
 //
 // The folder must be empty, or an earlier backup of the same store. What it has
 // is a store's folder: [Check] checks it, and it is put back by copying it.
@@ -78,6 +79,10 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 	}
 	defer theirs.Close()
 
+	runs, err := copyRuns(ctx, dir, to)
+	if err != nil {
+		return nil, wireError("", err)
+	}
 	next := filepath.Join(to, nextCatalogue)
 	if err := rows.(*catalogue.SQLite).Snapshot(ctx, next); err != nil {
 		return nil, wireError("", err)
@@ -89,11 +94,14 @@ func Backup(ctx context.Context, dir, to string, o BackupOptions) (*BackupReport
 	if err := copyTrust(dir, to, o.WithKeys); err != nil {
 		return r, err
 	}
-	r.Keys = o.WithKeys
+	r.Keys, r.Runs = o.WithKeys, runs
 	if err := replaceFile(to, copiedFile, []byte(copiedText)); err != nil {
 		return r, err
 	}
 	if err := installCatalogue(to); err != nil {
+		return r, err
+	}
+	if err := installRuns(to); err != nil {
 		return r, err
 	}
 	text, err := os.ReadFile(filepath.Join(dir, formatFile))

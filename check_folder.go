@@ -250,6 +250,7 @@ func (c *checker) heldKey(name string, key *keys.Key) {
 var own = []string{
 	formatFile, policyFile, policyDir, keysDir, catalogueFile, catalogueFile + "-wal", catalogueFile + "-shm", catalogueFile + "-journal", catalogueFile + "-epoch",
 	objectsDir, lockFile, leasesDir, reserveFile, backupFile, nextCatalogue, copiedFile, logBegins, logEnded, logLock, uploadsDir, runsDir,
+	nextRuns, oldRuns,
 }
 
 // strangers reports what does not belong in the folder.

@@ -50,7 +50,7 @@ type uploadRecord struct {
 
 const (
 	uploadsDir    = "uploads"
-	runsDir       = "runs" // of the harnesses that leafproof serve answers; no part of the store itself
+	runsDir       = "runs" // of the harnesses that leafproof serve answers
 	uploadFormat  = "leafproof upload v1"
 	contextUpload = "leafproof 2026 upload-of v1"
 	uploadPrefix  = "up_"

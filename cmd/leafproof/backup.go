@@ -52,6 +52,9 @@ func backupCommand() *cobra.Command {
 			if r.Keys {
 				keys = "with the private keys"
 			}
+			if r.Runs > 0 {
+				keys += fmt.Sprintf(", %d runs", r.Runs)
+			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%d artifacts, %s; %d objects copied (%d bytes), %d there already\n",
 				r.Artifacts, keys, r.Copied, r.Bytes, r.Resident); err != nil {
 				return err

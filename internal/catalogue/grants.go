@@ -282,6 +282,9 @@ func (m *Memory) enterPrincipal(p Principal) {
 		m.allowed.principals = map[string]Principal{}
 	}
 	p.RemovedAt = nil
+	if old, ok := m.allowed.principals[p.Name]; ok && old.RemovedAt == nil {
+		p.CreatedAt = old.CreatedAt // it only lacked the token
+	}
 	m.allowed.principals[p.Name] = p.clone()
 }
 

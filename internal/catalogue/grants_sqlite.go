@@ -72,7 +72,7 @@ func (w *writer) principal(ctx context.Context, name string) (Principal, error) 
 func (w *writer) enterPrincipal(ctx context.Context, p Principal) error {
 	return w.exec(ctx, `INSERT INTO principals (`+principalColumns+`) VALUES (?, ?, ?, ?, ?, NULL)
 		ON CONFLICT (name) DO UPDATE SET tenant = excluded.tenant, run = excluded.run, token_hash = excluded.token_hash,
-		created_at = excluded.created_at, removed_at = NULL`,
+		created_at = CASE WHEN principals.removed_at IS NULL THEN principals.created_at ELSE excluded.created_at END, removed_at = NULL`,
 		p.Name, p.Tenant, p.Run, rootOrNull(p.TokenHash), p.CreatedAt.UnixMicro())
 }
 

@@ -342,7 +342,7 @@ func (c *call) failed(why error, v harness.View) error {
 	c.problem = f.Code
 	b, err := encode(Problem{
 		Type: problemType + string(f.Code), Title: http.StatusText(status), Status: status, Detail: f.Message,
-		Code: f.Code, Retryable: f.Retryable, Action: f.Action, At: f.At, Result: viewOf(v),
+		Code: f.Code, Message: f.Message, Retryable: f.Retryable, Action: f.Action, At: f.At, Result: viewOf(v),
 	})
 	if err != nil {
 		return err

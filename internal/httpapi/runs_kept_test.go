@@ -136,6 +136,51 @@ func TestNameIsGivenAnew(t *testing.T) {
 	}
 }
 
+// A backup has the runs that stand in the store's folder, made beside the server that
+// holds them open, and again. Put back, they mean what they meant to a principal that
+// was entered before, once he has a token and leave again.
+func TestRunsAreBackedUp(t *testing.T) {
+	w := newWorld(t, httpapi.Options{})
+	o := httpapi.Options{Runs: filepath.Join(w.dir, "runs")}
+	w.restart(o)
+	t.Cleanup(func() { w.h.Close() })
+	var r, later run
+	w.do(w.alice, "POST", "/v1/runs", `{"agent_id":"a","tools":[`+pdfTool+`]}`).want(201).json(&r)
+	var v view
+	w.do(w.alice, "POST", "/v1/runs/"+r.Run+"/results?tool=t", []byte(`[{"a":1}]`), "Content-Type", "application/json").want(201).json(&v)
+	to := filepath.Join(t.TempDir(), "backup")
+	for n := range int64(3) {
+		if n == 2 {
+			w.do(w.alice, "POST", "/v1/runs", `{"agent_id":"b"}`).want(201).json(&later)
+		}
+		got, err := leafproof.Backup(t.Context(), w.dir, to, leafproof.BackupOptions{WithKeys: true})
+		if err != nil || got.Runs != 1+n/2 {
+			t.Fatalf("%d runs, %v", got.Runs, err)
+		}
+	}
+	if found, err := leafproof.Check(t.Context(), to, leafproof.CheckOptions{}); err != nil || found.Damaged() {
+		t.Errorf("%+v, %v", found, err)
+	}
+	back := *w
+	back.s, back.dir = openStore(t, to), to
+	token, err := back.s.AddPrincipal(t.Context(), leafproof.Owner, "alice", "acme", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []leafproof.Action{leafproof.ActionStat, leafproof.ActionRead} {
+		back.allow("alice", a, "acme")
+	}
+	back.h = httpapi.New(back.s, httpapi.Options{}) // that restart closes
+	back.restart(httpapi.Options{Runs: filepath.Join(to, "runs")})
+	t.Cleanup(func() { back.h.Close() })
+	back.do(token, "GET", "/v1/runs/"+later.Run, nil).want(200)
+	var called struct{ Input struct{ Rows []map[string]int } }
+	back.do(token, "POST", "/v1/runs/"+r.Run+"/calls", fmt.Sprintf(`{"tool":"generate_pdf","input":{"title":"t","rows":{"$ref":{"type":"Message","seq":%d,"part":0}}}}`, v.Seq)).want(200).json(&called)
+	if len(called.Input.Rows) != 1 || called.Input.Rows[0]["a"] != 1 {
+		t.Errorf("%+v", called)
+	}
+}
+
 // One blob stands behind a result: nothing more is passed over.
 func TestRunResultParts(t *testing.T) {
 	w := newWorld(t, httpapi.Options{})
