@@ -210,6 +210,14 @@ type Index struct {
 	SpecDigest   string         `json:"spec_digest"`
 }
 
+// IndexOver says in words what an index with this path is over.
+func IndexOver(path string) string {
+	if path == "" {
+		return "whole records"
+	}
+	return path
+}
+
 // Lineage is where the bytes came from.
 type Lineage struct {
 	Kind      string     `json:"kind"`      // capture, transform or import

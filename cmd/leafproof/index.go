@@ -190,9 +190,5 @@ func indexFactsOf(x leafproof.Index) indexFacts {
 
 // indexText says in a line what an index is.
 func indexText(x manifest.Index) string {
-	path := x.Path
-	if path == "" {
-		path = "whole records"
-	}
-	return fmt.Sprintf("%s, %s, %d bytes: %d entries, %d keys, %d undetermined", path, x.Root, x.Size, x.Entries, x.Distinct, x.Undetermined)
+	return fmt.Sprintf("%s, %s, %d bytes: %d entries, %d keys, %d undetermined", manifest.IndexOver(x.Path), x.Root, x.Size, x.Entries, x.Distinct, x.Undetermined)
 }

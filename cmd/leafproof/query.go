@@ -11,6 +11,7 @@ import (
 
 	"leafproof"
 	"leafproof/internal/outfile"
+	"leafproof/manifest"
 	"leafproof/selector"
 )
 
@@ -111,7 +112,7 @@ func queryProof(cmd *cobra.Command, s *leafproof.Store, id string, q leafproof.Q
 			Cut   bool   `json:"cut"`
 		}{a.Answer, a.Claim.String(), out, a.Index, a.Found.Shown, a.Found.Cut})
 	}
-	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s proves the answer to %s of %s, by the index over %s\nleafproof: %s\n", out, a.Claim, id, a.Index, a.Conclusion)
+	_, err = fmt.Fprintf(cmd.ErrOrStderr(), "leafproof: %s proves the answer to %s of %s, by the index over %s\nleafproof: %s\n", out, a.Claim, id, manifest.IndexOver(a.Index), a.Conclusion)
 	return err
 }
 

@@ -202,7 +202,7 @@ func summary(b manifest.Body) string {
 	case *manifest.Superseded:
 		return b.Kind + " by " + b.By.ArtifactID
 	case *manifest.IndexAdded:
-		return "over " + b.Index.Path
+		return "over " + manifest.IndexOver(b.Index.Path)
 	}
 	return ""
 }

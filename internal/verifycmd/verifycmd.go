@@ -434,7 +434,7 @@ func writeDisclosed(w io.Writer, res *bundle.Result) {
 		for _, r := range a.Pages {
 			pages += r.End - r.Start
 		}
-		fmt.Fprintf(w, "discloses  how many keys and entries the index over %s has, and the keys and record numbers on %d of its pages\n", manifest.Printable(a.Index.Path), pages)
+		fmt.Fprintf(w, "discloses  how many keys and entries the index over %s has, and the keys and record numbers on %d of its pages\n", manifest.Printable(manifest.IndexOver(a.Index.Path)), pages)
 	}
 }
 

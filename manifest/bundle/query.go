@@ -251,7 +251,7 @@ func IndexWant(m *manifest.Manifest, x manifest.Index) (selector.IndexWant, erro
 	}
 	digest := selector.SpecDigest(follows)
 	if !bytes.Equal(spec, follows) || merkle.Root(digest).String() != x.SpecDigest {
-		return none, fmt.Errorf("the index over %s was made by other rules than the manifest's records have", x.Path)
+		return none, fmt.Errorf("the index over %s was made by other rules than the manifest's records have", manifest.IndexOver(x.Path))
 	}
 	return selector.IndexWant{
 		Path: path, Layout: Layout(rec), Redactions: redactions(m), Spec: digest, Size: x.Size,

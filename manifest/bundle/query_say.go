@@ -17,7 +17,7 @@ func (q *queryCheck) indexFact(rebuilt manifest.Fact) {
 		f = rebuilt
 	}
 	f.Name, f.Lapsed = manifest.FactIndex, false
-	if f.Detail = "over " + q.index.Path; f.State == manifest.Mismatch {
+	if f.Detail = "over " + manifest.IndexOver(q.index.Path); f.State == manifest.Mismatch {
 		f.Detail = ""
 	}
 	q.v.Set(f)

@@ -146,10 +146,10 @@ func (c *checker) rebuiltFact(indexes ...manifest.Index) (manifest.Fact, error) 
 	for i, x := range indexes {
 		if x.Root != got.Indexes[i].String() {
 			f.State = manifest.Mismatch
-			f.Reason = fmt.Sprintf("built again from the artifact's bytes the index over %s has the root %s: the one that was signed, %s, is false", x.Path, got.Indexes[i], x.Root)
+			f.Reason = fmt.Sprintf("built again from the artifact's bytes the index over %s has the root %s: the one that was signed, %s, is false", manifest.IndexOver(x.Path), got.Indexes[i], x.Root)
 			return f, nil
 		}
-		over = append(over, x.Path)
+		over = append(over, manifest.IndexOver(x.Path))
 	}
 	f.State, f.Detail = manifest.Proven, "over "+strings.Join(over, ", ")
 	return f, nil
