@@ -229,7 +229,7 @@ func (s *survey) mendGeminiMember(n *node, i int, name string, union bool) bool 
 		return true
 	}
 	switch {
-	case geminiPlain(name) && !union:
+	case !union && (geminiPlain(name) || name == "type" && k.kind == '"' || name == "properties" && k.kind == '{' && len(k.kids) > 0):
 	case union && n != s.root && name != "anyOf" && name != "oneOf":
 		// "When using any_of, it must be the only field set."
 		return drop("stands beside anyOf, which must stand alone")
