@@ -209,7 +209,7 @@ export function verifyQuery(statement, file) {
   if (claim.kind !== "query" || canonical(query) !== canonical(ours) || !/^(\/([^~]|~[01])*)?$/s.test(path) || !["json", "ndjson", "concat"].includes(records.format) || ref.completeness.redactions?.length) refuse("it is not the answer to @.field == value of JSON records");
   const word = { null: 0x20, false: 0x30, true: 0x31 }[kind], x = kind === "x" && utf8(unhex(text)), most = { digits: 1024, exponent: 1e6 };
   const spelled = kind === "n" ? ["n", numberText(text)] : kind === "s" && plain(text) ? ["s", text] : x && !plain(x) ? ["x", hex(new TextEncoder().encode(x))] : [kind];
-  const key = (kind === "n" ? numberKey(text, most) : kind === "s" || x ? stringKey(x || text) : Number.isInteger(word) && [word]) || refuse("no literal");
+  const key = (kind === "n" ? numberKey(text, most) : kind === "s" || x ? stringKey(x || text) : typeof kind === "string" && Number.isInteger(word) && [word]) || refuse("no literal");
   if (canonical(spelled) !== canonical(where[2])) refuse("a literal is not in its one spelling");
   const about = indexes.find((x) => x.path === path && x.root === named.root && x.size === named.size) ?? refuse("the statement names no such index");
   if (canonical({ dialect: null, format: records.format, keys: "lpk1", limits: records.limits, path, pointer: records.pointer, redactions: [] }) !== canonical(about.spec)) refuse("the index is made by other rules");

@@ -269,7 +269,7 @@ def prove(section, root, size, selected):
     if r.size() != size:
         raise Refused("a section is about a blob of another size")
     ends = [n for r in selected for n in r]
-    if not selected or any(len(r) != 2 for r in selected) or any(a >= b for a, b in zip([-1] + ends, ends)) or ends[-1] > leaf_count(size):
+    if not selected or any(len(r) != 2 for r in selected) or any(type(n) is not int for n in ends) or any(a >= b for a, b in zip([-1] + ends, ends)) or ends[-1] > leaf_count(size):
         raise Refused("a section selects leaves that there are not, or not in order")
     walk = Walk(r, root, size, selected, GROUP)
     if r.f.read(1):
@@ -429,6 +429,9 @@ def verify_bundle(f, payload):
         raise Refused("its claim is of no known kind, or has other members")
     if any(sorted(x) != ["leaves", "length"][name != "map":] for name, x in sections.items()):
         raise Refused("a section has other members than its leaves and its length")
+    numbers = [n for r in claim.get("ranges") or [claim["range"]] for n in r] + [claim.get("size", 0)]
+    if any(type(n) is not int for n in numbers):
+        raise Refused("a number of its claim is none")
     if kind != "records" and claim["size"] != size:
         raise Refused("its claim is about another size")
     if kind == "records":
@@ -606,7 +609,7 @@ def verify_query(claim, body, said, root, size):
     about = [x for x in said["indexes"] or [] if all(x[k] == named[k] for k in ("path", "root", "size"))]
     if len(about) != 1 or index_spec(records, path, []) != (about[0]["spec_digest"], about[0]["spec"]):
         raise Refused("the statement names no such index, or one by other rules")
-    if any(sorted(s) != ["leaves", "length"][name == "records":] for name, s in sections.items()) or sections["header"]["leaves"] != [[0, 1]] or \
+    if any(sorted(s) != ["leaves", "length"][name == "records":] for name, s in sections.items()) or not same(sections["header"]["leaves"], [[0, 1]]) or \
             {"proof", "document"} & set(body):
         raise Refused("the sections are not those of an answer")
     of_index = lambda name, leaves: prove(body[name], bytes.fromhex(named["root"]), named["size"], leaves)

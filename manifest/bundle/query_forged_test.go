@@ -177,6 +177,9 @@ func TestQueryForged(t *testing.T) {
 			a, b := run(f)
 			f.section("pages")["leaves"] = [][2]float64{{float64(4*a + 4), float64(4*b+4) - 0.5}}
 		}},
+		{"no leaf as false", `1`, func(f *forged) { f.section("map")["leaves"] = []any{[]any{false, json.Number("2")}} }},
+		{"the header's leaf as false", absent, func(f *forged) { f.section("header")["leaves"] = []any{[]any{false, true}} }},
+		{"false as a literal", `false`, func(f *forged) { literal(f, false) }},
 		{"leaves as text", absent, func(f *forged) {
 			a, b := run(f)
 			f.section("pages")["leaves"] = [][2]string{{fmt.Sprint(4*a + 4), fmt.Sprint(4*b + 4)}}
