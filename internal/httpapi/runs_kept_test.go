@@ -174,7 +174,9 @@ func TestRunsAreBackedUp(t *testing.T) {
 	back.restart(httpapi.Options{Runs: filepath.Join(to, "runs")})
 	t.Cleanup(func() { back.h.Close() })
 	back.do(token, "GET", "/v1/runs/"+later.Run, nil).want(200)
-	var called struct{ Input struct{ Rows []map[string]int } }
+	var called struct {
+		Input struct{ Rows []map[string]int }
+	}
 	back.do(token, "POST", "/v1/runs/"+r.Run+"/calls", fmt.Sprintf(`{"tool":"generate_pdf","input":{"title":"t","rows":{"$ref":{"type":"Message","seq":%d,"part":0}}}}`, v.Seq)).want(200).json(&called)
 	if len(called.Input.Rows) != 1 || called.Input.Rows[0]["a"] != 1 {
 		t.Errorf("%+v", called)

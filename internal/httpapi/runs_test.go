@@ -177,11 +177,12 @@ func TestRunErrors(t *testing.T) {
 	} {
 		p := w.do(w.alice, "POST", at+"/calls", `{"tool":"generate_pdf","input":`+c.input+`}`).want(c.status)
 		var got struct {
-			Code   leafproof.Code
-			Result *view
+			Code    leafproof.Code
+			Message string
+			Result  *view
 		}
 		p.json(&got)
-		if got.Code != c.code || got.Result == nil || !got.Result.IsError || !bytes.Contains(got.Result.Content, []byte(c.code)) {
+		if got.Code != c.code || got.Message == "" || got.Result == nil || !got.Result.IsError || !bytes.Contains(got.Result.Content, []byte(c.code)) {
 			t.Errorf("%s: %s, want %s", c.input, p.body, c.code)
 		}
 	}
