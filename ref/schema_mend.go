@@ -78,31 +78,30 @@ func (s *survey) mendStrict(n *node) {
 func (s *survey) mendStrictObject(n, properties *node) {
 	required := n.get("required")
 	s.undeclared(required, properties)
-	var missing []byte
+	missing := s.scratch[:0] // each name behind a comma
 	for i, m := range properties.names {
 		if required.lists(s.doc, m.text) {
 			continue
 		}
-		missing = append(append(missing, s.doc[m.start:m.end]...), ',')
+		missing = append(append(missing, ','), s.doc[m.start:m.end]...)
 		s.issue(properties.kids[i], "required", true, "not required; strict mode wants it required, and nullable instead")
 		if v := properties.kids[i]; !s.acceptsNull(v, 0) {
 			v.wrap = orNull(v.wrap)
 		}
 	}
-	missing = bytes.TrimSuffix(missing, []byte(","))
-	more := make([]byte, 0, len(missing)+64)
+	more := missing
 	switch {
 	case required == nil:
 		if len(properties.names) == 0 {
 			s.issue(n, "required", true, "without required")
 		}
-		more = append(append(append(more, `,"required":[`...), missing...), ']')
+		more = append(append(append(more, `,"required":[`...), bytes.TrimPrefix(missing, comma)...), ']')
 	case required.kind == '[' && len(missing) > 0:
-		text := string(missing)
-		if len(required.kids) > 0 {
-			text = "," + text
+		text := missing
+		if len(required.kids) == 0 {
+			text = bytes.TrimPrefix(missing, comma)
 		}
-		s.edits = append(s.edits, edit{start: required.end - 1, end: required.end - 1, order: inserting, text: text})
+		s.edits = append(s.edits, edit{start: required.end - 1, end: required.end - 1, order: inserting, text: string(text)})
 	}
 	switch open := n.get("additionalProperties"); {
 	case open == nil:
@@ -111,10 +110,14 @@ func (s *survey) mendStrictObject(n, properties *node) {
 	case open.kind != 'f':
 		s.issue(open, "additional-properties", false, "additionalProperties must be false in strict mode: an open object cannot be said")
 	}
-	if len(more) > 0 {
-		s.insert(n, string(more[1:]))
+	s.scratch = more
+	if more = more[len(missing):]; len(more) > 0 {
+		// n has properties: what comes stands behind them.
+		s.edits = append(s.edits, edit{start: n.end - 1, end: n.end - 1, order: inserting, text: string(more)})
 	}
 }
+
+var comma = []byte(",")
 
 // strictNullable is what stands behind a property of strict mode that may be null.
 var strictNullable = ProfileOpenAIStrict.alternative() + "," + nullType

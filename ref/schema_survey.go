@@ -26,6 +26,7 @@ type survey struct {
 	replacements map[*node]string
 	removed      map[*node]bool
 	out          []bool // which members of a schema go
+	scratch      []byte // of one schema
 	err          error
 
 	lint     bool
@@ -43,7 +44,7 @@ func surveyOf(doc []byte, text string, p Profile) (*survey, error) {
 		parser.release()
 		return nil, &Error{Detail: err.Error(), Err: ErrSchema}
 	}
-	s := &survey{doc: doc, p: p, root: root, parser: parser, schemas: parser.schemas, edits: parser.edits}
+	s := &survey{doc: doc, p: p, root: root, parser: parser, schemas: parser.schemas, edits: parser.edits, scratch: parser.scratch}
 	if root.kind != '{' {
 		return s, nil
 	}
@@ -61,7 +62,7 @@ func surveyOf(doc []byte, text string, p Profile) (*survey, error) {
 
 // release ends the use of a survey and of its nodes.
 func (s *survey) release() {
-	s.parser.schemas, s.parser.edits = s.schemas, s.edits
+	s.parser.schemas, s.parser.edits, s.parser.scratch = s.schemas, s.edits, s.scratch
 	s.parser.release()
 }
 

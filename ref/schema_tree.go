@@ -89,6 +89,7 @@ type treeParser struct {
 
 	schemas []*node // room for a survey
 	edits   []edit
+	scratch []byte
 }
 
 // treeParsers are kept for schemas, which come by the hundred.
@@ -109,7 +110,7 @@ func (p *treeParser) release() {
 	clear(p.edits)
 	*p = treeParser{
 		nodes: p.nodes[:0], kids: p.kids[:0], names: p.names[:0], cutK: p.cutK[:0], cutN: p.cutN[:0],
-		schemas: p.schemas[:0], edits: p.edits[:0],
+		schemas: p.schemas[:0], edits: p.edits[:0], scratch: p.scratch[:0],
 	}
 	treeParsers.Put(p)
 }
