@@ -23,17 +23,21 @@ func (s *survey) mend() {
 	}
 }
 
-// What strict mode refuses, over "Some type-specific keywords are not yet
-// supported" and "Key ordering"/"anyOf" of OpenAI's guide to Structured Outputs,
-// section Supported schemas; oneOf and uniqueItems from its answers "'oneOf' is not
-// permitted", "'uniqueItems' is not permitted".
-var strictUnknown = map[string]bool{
-	"allOf": true, "oneOf": true, "not": true, "if": true, "then": true, "else": true,
-	"dependentRequired": true, "dependentSchemas": true, "dependencies": true,
-	"patternProperties": true, "propertyNames": true, "minProperties": true, "maxProperties": true,
-	"unevaluatedProperties": true, "unevaluatedItems": true, "additionalItems": true, "prefixItems": true,
-	"contains": true, "minContains": true, "maxContains": true, "uniqueItems": true,
-	"$dynamicRef": true, "$recursiveRef": true,
+// strictUnknown reports what strict mode refuses, over "Some type-specific keywords
+// are not yet supported" and "Key ordering"/"anyOf" of OpenAI's guide to Structured
+// Outputs, section Supported schemas; oneOf and uniqueItems from its answers "'oneOf'
+// is not permitted", "'uniqueItems' is not permitted".
+func strictUnknown(keyword string) bool {
+	switch keyword {
+	case "allOf", "oneOf", "not", "if", "then", "else",
+		"dependentRequired", "dependentSchemas", "dependencies",
+		"patternProperties", "propertyNames", "minProperties", "maxProperties",
+		"unevaluatedProperties", "unevaluatedItems", "additionalItems", "prefixItems",
+		"contains", "minContains", "maxContains", "uniqueItems",
+		"$dynamicRef", "$recursiveRef":
+		return true
+	}
+	return false
 }
 
 // notes are keywords that describe and do not demand.
@@ -48,7 +52,7 @@ var notes = map[string]bool{
 // openai/openai-agents-python, src/agents/strict_schema.py, does the same).
 func (s *survey) mendStrict(n *node) {
 	for i, name := range n.names {
-		if strictUnknown[name.text] {
+		if strictUnknown(name.text) {
 			s.issue(n.kids[i], "keyword", false, "%s is not supported in strict mode", name.text)
 		}
 	}
