@@ -71,14 +71,6 @@ func (f *forged) showPages(name string, from, to int64) {
 	f.show(name, [][2]int64{leaves}, leaves)
 }
 
-// drop leaves a section out.
-func (f *forged) drop(names ...string) {
-	for _, name := range names {
-		delete(f.sections, name)
-		delete(f.claim()["sections"].(map[string]any), name)
-	}
-}
-
 // body is a proof body of leaves.
 func body(t testing.TB, tr *merkle.Tree, data io.ReaderAt, leaves ...[2]int64) []byte {
 	t.Helper()
