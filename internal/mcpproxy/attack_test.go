@@ -124,6 +124,13 @@ func TestOddAnswers(t *testing.T) {
 		"many resources":     {"resources/read", `{"uri":"x"}`, `{"jsonrpc":"2.0","id":ID,"result":{"contents":[` + strings.Repeat(`{"uri":"u","text":"t"},`, 40) + `{"uri":"u","text":"last"}]}}`, []string{`\"more\"`}},
 		"an odd resource":    {"resources/read", `{"uri":"x"}`, `{"jsonrpc":"2.0","id":ID,"result":{"contents":[{"uri":"u","text":5,"blob":"` + secret + `"}]}}`, []string{"unknown", "opaque"}},
 		"no contents":        {"resources/read", `{"uri":"x"}`, `{"jsonrpc":"2.0","id":ID,"result":{"content":"` + secret + `"}}`, []string{"-32603"}},
+		"breaks its schema":  {"tools/call", `{"name":"bounded"}`, `{"jsonrpc":"2.0","id":ID,"result":{"content":[],"structuredContent":{"n":1,"png":"` + secret[:5000] + `"}}}`, []string{"opaque", `"isError":true`}},
+		"a newer result":     {"tools/call", `{"name":"a"}`, `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"newer","more":"` + secret + `"}}`, []string{"unknown", `"resultType":"newer"`}},
+		"beside a task":      {"tools/call", `{"name":"a"}`, `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"task","taskId":"t","more":"` + secret + `","statusMessage":"` + secret + `"}}`, []string{`"taskId":"t"`}},
+		"a question back":    {"resources/read", `{"uri":"x"}`, `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"s"}}`, []string{`"requestState":"s"`, "roots/list"}},
+		"beside contents":    {"resources/read", `{"uri":"x"}`, `{"jsonrpc":"2.0","id":ID,"result":{"ttlMs":5,"contents":[{"uri":"` + secret + `","text":"t"}],"more":"` + secret + `"}}`, []string{`"ttlMs":5`}},
+		"beside no contents": {"resources/read", `{"uri":"x"}`, `{"jsonrpc":"2.0","id":ID,"result":{"contents":[],"more":"` + secret + `"}}`, []string{`"contents":[]`}},
+		"a data URI":         {"tools/call", `{"name":"a"}`, `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"resource_link","name":"n","uri":"DATA:image/png;base64,` + secret + `"},{"type":"resource","resource":{"uri":"data:,` + secret + `","text":"t"}}]}}`, []string{`\"uri\":\"DATA:image/png;base64,…\"`, `\"uri\":\"data:,…\"`, "opaque", `\"mediaType\":\"image/png\"`}},
 		"another method":     {"prompts/get", `{"name":"p"}`, `{"jsonrpc":"2.0","id":ID.0,"result":{"messages":[]}}`, []string{`"messages":[]`}},
 	} {
 		n++

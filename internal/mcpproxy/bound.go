@@ -14,7 +14,7 @@ const unbounded = math.MaxInt32
 
 // bounded says whether all values that a schema allows are short enough to stand in a
 // model's view: what a tool returns then has an end that the tool itself declares. No
-// single value is looked at.
+// single value is looked at: whether one is what the schema allows, [tool.keeps] says.
 func bounded(schema json.RawMessage) bool { return longest(schema, 16) <= maxInline }
 
 // longest is the most characters that a value has which a schema allows, as JSON

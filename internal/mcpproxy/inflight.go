@@ -20,7 +20,8 @@ type waiting struct {
 	set    *toolset // as it was when it was asked; nil where nothing is recorded
 	tool   *tool
 	input  *harness.Input
-	stop   context.CancelFunc // ends a call of the harness's own tools; nil for none
+	stop   context.CancelFunc // ends what the proxy does for it; nil for nothing
+	own    bool               // it is a call of the harness's own tools, and needs no server
 }
 
 // key is an id in one spelling: 1 and 1.0 are one id, and "a" is "\u0061".
@@ -74,14 +75,6 @@ func (p *proxy) take(id json.RawMessage) (waiting, bool) {
 	w, ok := p.pending[k]
 	delete(p.pending, k)
 	return w, ok
-}
-
-// waits says whether a request is still to be answered.
-func (p *proxy) waits(id json.RawMessage) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.pending[key(id)]
-	return ok
 }
 
 // change notes more of a request that waits.
@@ -140,7 +133,7 @@ func (p *proxy) end() {
 	pending, own := p.pending, p.own
 	p.pending, p.own, p.gone = map[string]waiting{}, map[string]chan answer{}, true
 	for k, w := range pending {
-		if w.stop != nil { // it needs no server
+		if w.own {
 			p.pending[k] = w
 			delete(pending, k)
 		}

@@ -21,7 +21,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +69,8 @@ type proxy struct {
 	next    int
 	gone    bool // the server ended
 	tools   *toolset
-	stale   bool // the server says that its tools changed
+	stale   bool               // the server says that its tools changed
+	tasks   map[string]waiting // the tools and inputs of calls that go on, by the task's id
 
 	work  chan message   // of the client, in order
 	asked sync.WaitGroup // as many as pending, and those that are being answered
@@ -179,7 +180,7 @@ func (p *proxy) fromClient(ctx context.Context, line []byte) error {
 	}
 	w := waiting{id: m.ID, method: m.Method}
 	switch m.Method {
-	case "tools/list", "tools/call", "resources/read", "tasks/result":
+	case "tools/list", "tools/call", "resources/read", "tasks/result", "tasks/get", "tasks/update", "tasks/cancel":
 		if ok, err := p.begin(w); !ok {
 			return err
 		}
@@ -201,10 +202,25 @@ func (p *proxy) fromClient(ctx context.Context, line []byte) error {
 // other, while answers that the server waits for pass it by.
 func (p *proxy) works(ctx context.Context) {
 	for m := range p.work {
-		if !p.waits(m.ID) {
+		doing, stop := context.WithCancel(ctx)
+		if !p.change(m.ID, func(w *waiting) { w.stop = stop }) {
+			stop()
 			continue // it was cancelled
 		}
-		if err := p.do(ctx, m); err != nil {
+		err := p.do(doing, m)
+		if doing.Err() != nil && ctx.Err() == nil {
+			err = nil // it was cancelled meanwhile
+		}
+		own := false
+		p.change(m.ID, func(w *waiting) {
+			if own = w.own; !own {
+				w.stop = nil
+			}
+		})
+		if !own {
+			stop()
+		}
+		if err != nil {
 			p.o.Log.ErrorContext(ctx, "mcp-proxy", "method", m.Method, "error", err)
 			p.answer(m.ID, func(id json.RawMessage) error {
 				return p.refuse(id, codeInternal, "the proxy could not do this")
@@ -224,7 +240,8 @@ func (p *proxy) do(ctx context.Context, m message) error {
 	if err != nil {
 		return err
 	}
-	return p.ask(m.ID, t, nil, nil, m.line)
+	of := p.taskOf(m.Params)
+	return p.ask(m.ID, t, of.tool, of.input, m.line)
 }
 
 // fromServer takes a message of the server. What answers nothing that the client waits
@@ -253,6 +270,8 @@ func (p *proxy) fromServer(ctx context.Context, line []byte) error {
 		p.stale = true
 		p.mu.Unlock()
 		return p.client.write(line)
+	case strings.HasPrefix(m.Method, "notifications/tasks"):
+		return p.told(ctx, m)
 	case m.Method != "":
 		return p.client.write(line)
 	}
@@ -291,7 +310,14 @@ func (p *proxy) rewrite(ctx context.Context, w waiting, result json.RawMessage) 
 	switch w.method {
 	case "initialize", "server/discover":
 		return withProtocol(result)
-	case "resources/read":
+	}
+	switch {
+	case strings.HasPrefix(w.method, "tasks/") && w.method != "tasks/result":
+		return p.task(ctx, w, result)
+	case goesOn(result):
+		p.began(w, result)
+		return p.task(ctx, w, result)
+	case w.method == "resources/read":
 		return p.resources(ctx, w.set, result)
 	}
 	return p.called(ctx, w, result)
@@ -325,8 +351,12 @@ func (p *proxy) request(ctx context.Context, method string, params any) (json.Ra
 			return nil, fmt.Errorf("%s: the server refuses: %.500s", method, a.err)
 		}
 		return a.result, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	case <-ctx.Done(): // whoever needed it does not any more
+		p.mu.Lock()
+		delete(p.own, key(json.RawMessage(id)))
+		p.mu.Unlock()
+		line := object([]member{{"jsonrpc", json.RawMessage(`"2.0"`)}, {"method", quote("notifications/cancelled")}, {"params", object([]member{{"requestId", json.RawMessage(id)}})}})
+		return nil, errors.Join(ctx.Err(), p.server.write(line))
 	}
 }
 
@@ -335,23 +365,14 @@ func (p *proxy) reply(id, result json.RawMessage) error {
 	return p.client.write(append(append(line, result...), '}'))
 }
 
-// fail passes on an error of the server: its code, its message, and what it says beside
-// them where that is short.
+// fail passes on an error of the server.
 func (p *proxy) fail(id, raw json.RawMessage) error {
-	var e struct {
-		Code    int             `json:"code"`
-		Message string          `json:"message"`
-		Data    json.RawMessage `json:"data"`
-	}
-	if err := parse(raw, &e); err != nil {
+	e := shortError(raw)
+	if e == nil {
 		return p.refuse(id, codeInternal, "the server's error is not well-formed")
 	}
-	list := []member{{"code", json.RawMessage(strconv.Itoa(e.Code))}, {"message", quote(cut(e.Message, maxError))}}
-	if e.Data != nil && len(e.Data) <= maxError {
-		list = append(list, member{"data", e.Data})
-	}
 	line := append(append([]byte(`{"jsonrpc":"2.0","id":`), id...), `,"error":`...)
-	return p.client.write(append(append(line, object(list)...), '}'))
+	return p.client.write(append(append(line, e...), '}'))
 }
 
 func (p *proxy) refuse(id json.RawMessage, code int, text string) error {

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -66,9 +68,6 @@ func (p *proxy) called(ctx context.Context, w waiting, raw json.RawMessage) (jso
 		ResultType string            `json:"resultType"`
 	}
 	err := parse(raw, &res)
-	if res.Content == nil && res.Structured == nil && goesOn(raw) {
-		return raw, nil
-	}
 	k := newKept(len(res.Content))
 	var value json.RawMessage
 	if all, merr := members(raw); err != nil || merr != nil || res.Content == nil && res.Structured == nil && len(all) > 0 {
@@ -83,8 +82,8 @@ func (p *proxy) called(ctx context.Context, w waiting, raw json.RawMessage) (jso
 		return nil, err
 	}
 	list := []member{{"data_only", json.RawMessage("true")}, {"content", value}}
-	inlines := w.tool != nil && w.tool.inlines
-	if inlines && len(res.Structured) > maxInline { // the tool does not keep to its schema
+	inlines := w.tool != nil && w.tool.output != nil
+	if inlines && res.Structured != nil && !w.tool.keeps(ctx, res.Structured) {
 		inlines, res.IsError = false, true
 	}
 	if res.Structured != nil {
@@ -145,15 +144,6 @@ func protocolMeta(result json.RawMessage) json.RawMessage {
 	return object(kept)
 }
 
-// goesOn says whether a result is none yet: a task that was begun, or a question back.
-func goesOn(raw json.RawMessage) bool {
-	var r struct {
-		Type string                     `json:"resultType"`
-		Task map[string]json.RawMessage `json:"task"`
-	}
-	return parse(raw, &r) == nil && (r.Task != nil || r.Type != "" && r.Type != "complete")
-}
-
 func newKept(blocks int) *kept {
 	return &kept{blobs: map[string]harness.Blob{}, chars: max(selector.MinPreview, previewChars/(min(blocks, maxBlocks)+2))}
 }
@@ -201,7 +191,7 @@ func (k *kept) block(ctx context.Context, at string, raw json.RawMessage) (json.
 	case b.Type == "resource" && b.Resource != nil && (b.Resource.Text != nil || b.Resource.Blob != nil):
 		return k.source(ctx, at, *b.Resource)
 	case b.Type == "resource_link":
-		list := []member{{"type", quote(b.Type)}, {"uri", quote(short(b.URI))}, {"name", quote(short(b.Name))}}
+		list := []member{{"type", quote(b.Type)}, {"uri", quote(address(b.URI, maxName))}, {"name", quote(short(b.Name))}}
 		for _, m := range [][2]string{{"title", b.Title}, {"description", b.Said}, {"mimeType", b.MIMEType}} {
 			if m[1] != "" {
 				list = append(list, member{m[0], quote(short(m[1]))})
@@ -209,6 +199,10 @@ func (k *kept) block(ctx context.Context, at string, raw json.RawMessage) (json.
 		}
 		if b.Size != nil {
 			list = append(list, member{"size", json.RawMessage(strconv.FormatInt(*b.Size, 10))})
+		}
+		if u, ok := dataURI(b.URI); ok {
+			k.blobs[at+"/value"] = u
+			list = append(list, member{"value", json.RawMessage("null")})
 		}
 		return object(list), nil
 	}
@@ -230,7 +224,7 @@ func (k *kept) source(ctx context.Context, at string, s source) (json.RawMessage
 		if v, err = k.text(ctx, at, "resource", *s.Text, media); err == nil && s.URI != "" {
 			var list []member
 			if list, err = members(v); err == nil {
-				v = object(set(list, "uri", quote(short(s.URI))))
+				v = object(set(list, "uri", quote(address(s.URI, maxName))))
 			}
 		}
 	default:
@@ -248,7 +242,7 @@ func (k *kept) base64(at, kind, uri, data, media string) (json.RawMessage, error
 	k.blobs[at+"/value"] = blob(b, media)
 	list := []member{{"type", quote(kind)}}
 	if uri != "" {
-		list = append(list, member{"uri", quote(short(uri))})
+		list = append(list, member{"uri", quote(address(uri, maxName))})
 	}
 	return object(append(list, member{"value", json.RawMessage("null")})), nil
 }
@@ -292,6 +286,42 @@ func begin(text string, n int) string {
 
 func short(s string) string { return cut(s, maxName) }
 
+// address is at most n characters of a URI: of one that is content itself, nothing of that.
+func address(uri string, n int) string {
+	if head, _, ok := cutData(uri); ok {
+		return short(head) + ",…"
+	}
+	return cut(uri, n)
+}
+
+// cutData parts a data: URI before its content.
+func cutData(uri string) (head, data string, ok bool) {
+	if len(uri) < 5 || !strings.EqualFold(uri[:5], "data:") {
+		return "", "", false
+	}
+	head, data, _ = strings.Cut(uri, ",")
+	return head, data, true
+}
+
+// dataURI is the content of a data: URI.
+func dataURI(uri string) (harness.Blob, bool) {
+	head, data, ok := cutData(uri)
+	if !ok {
+		return harness.Blob{}, false
+	}
+	media, coded := strings.CutSuffix(head[5:], ";base64")
+	if text, err := url.PathUnescape(data); err == nil {
+		data = text
+	}
+	if b, err := base64.StdEncoding.DecodeString(data); coded && err == nil {
+		return blob(b, media), true
+	}
+	if coded || media == "" {
+		media = "text/plain"
+	}
+	return blob([]byte(data), media), true
+}
+
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -302,14 +332,21 @@ func cut(s string, n int) string {
 // resources makes of the contents of a resource that the client reads what a model may
 // read of them.
 func (p *proxy) resources(ctx context.Context, t *toolset, raw json.RawMessage) (json.RawMessage, error) {
-	result, err := members(raw)
+	all, err := members(raw)
 	if err != nil {
 		return nil, err
 	}
 	var contents []json.RawMessage
-	if err := parse(get(result, "contents"), &contents); err != nil {
+	if err := parse(get(all, "contents"), &contents); err != nil {
 		return nil, err
 	}
+	var result []member
+	for _, m := range all { // what else the protocol knows of a result
+		if slices.Contains([]string{"resultType", "ttlMs", "cacheScope"}, m.name) && len(m.value) <= maxName {
+			result = append(result, m)
+		}
+	}
+	result = set(result, "_meta", protocolMeta(raw))
 	if len(contents) == 0 {
 		return object(set(result, "contents", json.RawMessage("[]"))), nil
 	}
@@ -331,8 +368,7 @@ func (p *proxy) resources(ctx context.Context, t *toolset, raw json.RawMessage) 
 	if err != nil {
 		return nil, err
 	}
-	shown := object([]member{{"uri", quote(first.URI)}, {"mimeType", quote("application/json")}, {"text", quote(string(views[0].Content))}})
-	result = set(result, "_meta", protocolMeta(raw))
+	shown := object([]member{{"uri", quote(address(first.URI, maxError))}, {"mimeType", quote("application/json")}, {"text", quote(string(views[0].Content))}})
 	return object(set(result, "contents", append(append([]byte{'['}, shown...), ']'))), nil
 }
 

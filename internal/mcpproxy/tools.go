@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"leafproof/internal/jsonschema"
 	"leafproof/ref"
 	"leafproof/ref/harness"
 )
@@ -26,12 +27,12 @@ type toolset struct {
 
 // tool is one of the server's.
 type tool struct {
-	name    string // the server's own name for it
-	raw     []member
-	inlines bool // its structured content stands as it is
-	said    string
-	schema  json.RawMessage
-	loose   bool // its schema is none that can be used, and stays as it is
+	name   string // the server's own name for it
+	raw    []member
+	output *jsonschema.Schema // bounds its structured content, which stands as it is; nil where nothing does
+	said   string
+	schema json.RawMessage
+	loose  bool // its schema is none that can be used, and stays as it is
 }
 
 // load returns the tools, which it asks the server for where they are not known, or
@@ -176,7 +177,19 @@ func readTool(raw json.RawMessage) (*tool, error) {
 	if err != nil || t.Name == "" || t.Input == nil {
 		return nil, errors.New("a tool is listed without a name or a schema")
 	}
-	return &tool{name: t.Name, raw: list, inlines: t.Output != nil && bounded(t.Output), said: t.Said, schema: t.Input}, nil
+	u := &tool{name: t.Name, raw: list, said: t.Said, schema: t.Input}
+	if t.Output != nil && bounded(t.Output) {
+		if s, err := jsonschema.Compile(t.Output); err == nil { // what cannot be checked bounds nothing
+			u.output = s
+		}
+	}
+	return u, nil
+}
+
+// keeps says whether structured content is what the tool declares. What else there is,
+// nothing bounds: an image may be in it. Not more than one goroutine may ask.
+func (t *tool) keeps(ctx context.Context, structured json.RawMessage) bool {
+	return len(structured) <= maxInline && t.output.Check(ctx, structured) == nil
 }
 
 // declare is the list of tools that the client is given: the server's declarations, in
@@ -206,7 +219,7 @@ func (t *toolset) declare() (json.RawMessage, error) {
 		if !u.loose {
 			m = set(m, "inputSchema", json.RawMessage(d.Schema))
 		}
-		if !u.inlines {
+		if u.output == nil {
 			m = set(m, "outputSchema", nil)
 		}
 		out = append(out, object(m)...)
@@ -273,9 +286,8 @@ func (p *proxy) callTool(ctx context.Context, m message) error {
 
 // callOwn runs one of the harness's own tools, which may take its time.
 func (p *proxy) callOwn(ctx context.Context, t *toolset, id json.RawMessage, call harness.Call) {
-	ctx, stop := context.WithCancel(ctx)
-	if !p.change(id, func(w *waiting) { w.stop = stop }) {
-		stop()
+	var stop context.CancelFunc
+	if !p.change(id, func(w *waiting) { w.own, stop = true, w.stop }) {
 		return
 	}
 	go func() {
