@@ -221,7 +221,7 @@ func wireError(at string, err error) error {
 	}
 	for _, row := range wireTable {
 		if errors.Is(err, row.is) {
-			return &Error{Code: row.code, Message: message(at, err), Action: row.action, Retryable: row.retry, At: at, err: err}
+			return &Error{Code: row.code, Message: message(at, brief(row.is, err)), Action: row.action, Retryable: row.retry, At: at, err: err}
 		}
 	}
 	return &Error{Code: CodeInternal, Message: message(at, err), Action: Stop, At: at, err: err}
@@ -244,6 +244,23 @@ func referenceError(r *ref.Error) error {
 	e.Message, e.At, e.err = r.Error(), r.At, r
 	return e
 }
+
+// brief is what is said of an error that is of a kind. One that was cut short names what
+// was under way then, files and principals among it, and that is nobody's business.
+func brief(kind, err error) error {
+	switch kind {
+	case context.Canceled:
+		return errCancelled
+	case context.DeadlineExceeded:
+		return errLate
+	}
+	return err
+}
+
+var (
+	errCancelled = errors.New("it was cancelled before it was done")
+	errLate      = errors.New("its time ran out before it was done")
+)
 
 // Wire is an error in the form that it has on every face, whichever package of the
 // store it came from; nil stays nil.

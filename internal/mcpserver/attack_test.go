@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -231,6 +232,49 @@ func TestRevoked(t *testing.T) {
 
 // TestVerdictView: a verdict about another store's bundle, by a policy that lets its key
 // speak for other tenants, names neither tenants nor keys.
+// TestCutShort: an answer whose time is up, or that nobody waits for any more, says so,
+// and nothing of what the store was at.
+func TestCutShort(t *testing.T) {
+	s := newStore(t)
+	id := put(t, s, strings.Repeat("{\"a\":1}\n", 2000), leafproof.PutOptions{Tenant: "acme", Records: "ndjson"}, leafproof.Facts{})
+	if _, err := s.AddPrincipal(t.Context(), leafproof.Owner, "ann", "acme", nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, action := range []leafproof.Action{leafproof.ActionStat, leafproof.ActionRead, leafproof.ActionQuery, leafproof.ActionCount} {
+		if _, err := s.Grant(t.Context(), leafproof.Owner, leafproof.GrantSpec{Principal: "ann", Action: action, Pattern: "acme"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := mcp.NewInMemoryTransports()
+	who := mcpserver.Identity{Caller: leafproof.Caller{Principal: "ann"}, Tenant: "acme"}
+	ss, err := mcpserver.New(s, who, mcpserver.Options{Timeout: time.Nanosecond}).Connect(t.Context(), a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cs.Close(); ss.Wait() }()
+	for _, c := range [][2]string{
+		{"artifact_stat", `{"artifact_id":"` + id + `"}`},
+		{"artifact_read", `{"artifact_id":"` + id + `"}`},
+		{"artifact_read", `{"artifact_id":"` + id + `","first_record":3}`},
+		{"artifact_read", `{"artifact_id":"` + id + `","preview":true}`},
+		{"artifact_query", `{"artifact_id":"` + id + `","where":"@.a == 1"}`},
+		{"artifact_query", `{"artifact_id":"` + id + `","where":"@.a == 1","count":true}`},
+		{"artifact_verify", `{"artifact_id":"` + id + `"}`},
+		{"artifact_put", `{"content":"` + strings.Repeat("x", 1<<20) + `"}`},
+		{"artifact_list", `{}`},
+	} {
+		out, failed := call(t, cs, c[0], c[1])
+		said := fmt.Sprint(out["message"])
+		if failed && (out["code"] != "scan_incomplete" && out["code"] != "authority_unavailable" || strings.Contains(said, "ann") || strings.Contains(said, "context") || strings.Contains(said, "/")) {
+			t.Errorf("%s %.60s: %v", c[0], c[1], out)
+		}
+	}
+}
+
 func TestVerdictView(t *testing.T) {
 	theirs, ours := newStore(t), newStore(t)
 	id := put(t, theirs, "hello", leafproof.PutOptions{Tenant: "tenant-watzmann"}, leafproof.Facts{SourceID: "src-x"})

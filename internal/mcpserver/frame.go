@@ -51,6 +51,12 @@ func readFrame(text []byte) (f frame, refusal *frameError) {
 	params := members["params"]
 	id, asked := members["id"]
 	_, f.call = members["method"]
+	if _, result := members["result"]; !f.call && !result && members["error"] == nil {
+		if isID(id) {
+			f.id = id
+		}
+		return f, &frameError{jsonrpc.CodeInvalidRequest, "neither a request nor an answer"}
+	}
 	if f.call = f.call && asked; f.call && !isID(id) {
 		return f, &frameError{jsonrpc.CodeInvalidRequest, "the id is neither a string nor a whole number within ±(2^53−1)"}
 	}

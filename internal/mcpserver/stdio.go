@@ -182,9 +182,14 @@ func (c *lineConn) refuse(id jsontext.Value, e *frameError) error { return c.wri
 // Write sends a message.
 func (c *lineConn) Write(_ context.Context, msg jsonrpc.Message) error {
 	r, ok := msg.(*jsonrpc.Response)
-	if ok {
-		if e, is := errors.AsType[*jsonrpc.Error](r.Error); is && len(e.Message) > maxText {
-			r = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: e.Code, Message: cut(e.Message), Data: e.Data}} // it repeats what was sent
+	if ok && r.Error != nil {
+		e, is := errors.AsType[*jsonrpc.Error](r.Error)
+		switch {
+		case !is: // it was cancelled before it began
+			e = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the request was not answered: " + r.Error.Error()}
+			fallthrough
+		case len(e.Message) > maxText: // it repeats what was sent
+			r = &jsonrpc.Response{ID: r.ID, Error: &jsonrpc.Error{Code: e.Code, Message: cut(e.Message), Data: e.Data}}
 			msg = r
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	v2 "github.com/go-json-experiment/json"
@@ -90,11 +91,17 @@ func decode(args []byte, into any) error {
 		return &e
 	case errors.As(err, &semantic):
 		at := string(semantic.JSONPointer)
+		if at == "" {
+			return invalid("", "the arguments are no object")
+		}
 		if errors.Is(err, v2.ErrUnknownName) {
 			return invalid(at, "%s: there is no such argument", at)
 		}
 		if semantic.GoType == nil || semantic.JSONKind == 0 {
 			return invalid(at, "%s: not what this argument takes", at)
+		}
+		if semantic.JSONKind == '0' && semantic.GoType.Kind() == reflect.Int64 {
+			return invalid(at, "%s: not a whole number, in digits, within ±2^63", at)
 		}
 		return invalid(at, "%s: a JSON %s is not what this argument takes", at, kindName(semantic.JSONKind))
 	case errors.As(err, &syntax):
