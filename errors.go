@@ -258,7 +258,7 @@ func brief(kind, err error) error {
 }
 
 var (
-	errCancelled = errors.New("it was cancelled before it was done")
+	errCancelled = errors.New("interrupted before it was done")
 	errLate      = errors.New("its time ran out before it was done")
 )
 
