@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 
 	v2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,28 +16,67 @@ func parse(text []byte, into any) error {
 	return v2.Unmarshal(text, into)
 }
 
-// loose reads a message that parse does not: the last of members that stand twice.
-func loose(line []byte) (m message) {
-	if v2.Unmarshal(line, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
-		return message{}
+// A sketch is what can be made out of a message that cannot be read for sure: one that
+// was cut, is nested too deep, or has members twice.
+type sketch struct {
+	id     json.RawMessage // nil for none, the last of several
+	method bool
+	result bool // or an error
+}
+
+// sketched looks at no more than the members of the outermost object.
+func sketched(line []byte) (s sketch) {
+	level, name, named := 0, "", false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '{' || c == '[':
+			level++
+			named = false
+		case c == '}' || c == ']':
+			level--
+			named = true
+		case c == ',':
+			named = false
+		case c == '"':
+			from := i
+			for i++; i < len(line) && line[i] != '"'; i++ {
+				if line[i] == '\\' {
+					i++
+				}
+			}
+			switch {
+			case level != 1 || i >= len(line):
+			case !named:
+				name, named = "", true
+				_ = parse(line[from:i+1], &name) // one that is none is another
+				s.method = s.method || name == "method"
+				s.result = s.result || name == "result" || name == "error"
+			case name == "id":
+				s.id = bytes.Clone(line[from : i+1])
+			}
+		case level == 1 && named && name == "id" && (c == '-' || '0' <= c && c <= '9'):
+			from := i
+			for i+1 < len(line) && strings.IndexByte("+-.eE0123456789", line[i+1]) >= 0 {
+				i++
+			}
+			s.id = bytes.Clone(line[from : i+1])
+		}
 	}
-	return m
+	if s.id != nil && (!jsontext.Value(s.id).IsValid() || !isID(s.id)) {
+		s.id = nil
+	}
+	return s
 }
 
 // idOf is the id of a message that cannot be read for sure; nil for none.
-func idOf(line []byte) json.RawMessage {
-	if m := loose(line); len(m.ID) > 0 && isID(m.ID) {
-		return m.ID
-	}
-	return nil
-}
+func idOf(line []byte) json.RawMessage { return sketched(line).id }
 
 // answered is the id of an answer that cannot be read for sure; nil for none.
 func answered(line []byte) json.RawMessage {
-	if loose(line).Method != "" {
-		return nil
+	if s := sketched(line); s.result && !s.method {
+		return s.id
 	}
-	return idOf(line)
+	return nil
 }
 
 // mend writes a message with U+FFFD in place of what is no character; nil where it is
