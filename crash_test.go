@@ -106,7 +106,7 @@ func (h *crashHistory) sample(every, step int) {
 	switch {
 	case os.Getenv("LEAFPROOF_EVERY_OPERATION") != "":
 	case testing.Short():
-		h.every, h.step = 50, 12_000
+		h.every, h.step = 100, 60_000
 	default:
 		h.every, h.step = every, step
 	}
