@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -148,8 +149,9 @@ func (h *hook) response() (any, bool, error) {
 		if list, ok := v["content"].([]any); ok {
 			v["content"] = h.blocks(list)
 		}
+		image := h.image(v)
 		for _, name := range hookTexts[h.in.Tool] {
-			if s, ok := v[name].(string); ok && s != "" {
+			if s, ok := v[name].(string); ok && s != "" && !(image && name == "stdout") {
 				v[name] = h.text(s)
 			}
 		}
@@ -208,11 +210,61 @@ func (h *hook) blocks(list []any) []any {
 			list[i] = map[string]any{"type": "text", "text": h.bytes(data, media)}
 		case text != "":
 			list[i] = map[string]any{"type": "text", "text": h.text(text)}
-		case mcp && !slices.Contains([]any{"text", "image", "audio", "resource", "resource_link"}, b["type"]):
+		case mcp && b["type"] == "text" && b["text"] == "":
+			list[i] = map[string]any{"type": "text", "text": ""}
+		case mcp && b["type"] == "resource_link":
+			list[i] = h.link(b)
+		case mcp:
 			list[i] = h.inText(b)
 		}
 	}
 	return list
+}
+
+// link is a link with what names the resource, and nothing that is one itself.
+func (h *hook) link(b map[string]any) map[string]any {
+	uri, _ := b["uri"].(string)
+	if media, data, ok := dataURI(uri); ok {
+		return map[string]any{"type": "text", "text": h.bytes(data, media)}
+	}
+	out := map[string]any{"type": "resource_link"}
+	for _, name := range []string{"uri", "name", "title", "description", "mimeType"} {
+		if s, ok := b[name].(string); ok {
+			if len(s) > maxHookName {
+				s, h.changed = strings.ToValidUTF8(s[:maxHookName], "")+"…", true
+			}
+			out[name] = s
+		}
+	}
+	if n, ok := b["size"].(json.Number); ok && len(n) < 32 {
+		out["size"] = n
+	}
+	h.changed = h.changed || len(out) != len(b)
+	return out
+}
+
+// maxHookName is the most characters of a name, a description or an address.
+const maxHookName = 500
+
+// dataURI reads data:image/png;base64,….
+func dataURI(s string) (media, data string, ok bool) {
+	head, data, ok := strings.Cut(s, ",")
+	if !ok || len(head) < 5 || !strings.EqualFold(head[:5], "data:") {
+		return "", "", false
+	}
+	media, ok = strings.CutSuffix(head[5:], ";base64")
+	return media, data, ok
+}
+
+// image replaces an image that Bash printed, and reports whether there is one.
+func (h *hook) image(v map[string]any) bool {
+	s, _ := v["stdout"].(string)
+	media, data, ok := dataURI(strings.TrimSpace(s))
+	if is, _ := v["isImage"].(bool); !is || !ok || !slices.Contains(hookTexts[h.in.Tool], "stdout") {
+		return false
+	}
+	v["stdout"], v["isImage"] = h.bytes(data, media), false
+	return true
 }
 
 // inText is a block of text in place of any JSON.
@@ -257,12 +309,19 @@ func (h *hook) structured(v map[string]any) error {
 		clear(v)
 		return json.Unmarshal(h.view(string(all), "application/json"), &v)
 	}
-	if s, ok := v["structuredContent"]; ok && s != nil {
-		all, err := json.Marshal(s)
-		if err != nil {
-			return err
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		switch s := v[name].(type) {
+		case nil, bool, json.Number:
+		default:
+			if name == "content" {
+				continue
+			}
+			all, err := json.Marshal(s)
+			if err != nil {
+				return err
+			}
+			v[name] = json.RawMessage(h.view(string(all), "application/json"))
 		}
-		v["structuredContent"] = json.RawMessage(h.view(string(all), "application/json"))
 	}
 	return nil
 }
