@@ -158,7 +158,11 @@ const (
 	codeInvalid  = -32600
 	codeParams   = -32602
 	codeInternal = -32603
+	codeMethod   = -32601
 )
+
+// errNoMethod is a method that the server does not have.
+var errNoMethod = errors.New("the server has no such method")
 
 // fromClient takes a message of the client. What is not the proxy's business goes on
 // as it came.
@@ -348,6 +352,12 @@ func (p *proxy) request(ctx context.Context, method string, params any) (json.Ra
 			return nil, errors.New("the server ended before it answered")
 		}
 		if a.err != nil {
+			var e struct {
+				Code int `json:"code"`
+			}
+			if parse(a.err, &e) == nil && e.Code == codeMethod {
+				return nil, errNoMethod
+			}
 			return nil, fmt.Errorf("%s: the server refuses: %.500s", method, a.err)
 		}
 		return a.result, nil

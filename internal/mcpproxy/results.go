@@ -372,7 +372,7 @@ func (p *proxy) resources(ctx context.Context, t *toolset, raw json.RawMessage) 
 	return object(set(result, "contents", append(append([]byte{'['}, shown...), ']'))), nil
 }
 
-// withProtocol tells a model of references, behind what the server tells it.
+// withProtocol tells a model of references, behind what the server tells it, and a client of tools.
 func withProtocol(raw json.RawMessage) (json.RawMessage, error) {
 	result, err := members(raw)
 	if err != nil {
@@ -383,6 +383,10 @@ func withProtocol(raw json.RawMessage) (json.RawMessage, error) {
 		if err := parse(old, &said); err != nil {
 			return nil, err
 		}
+	}
+	// The harness's own tools are there also where the server has none.
+	if can, err := members(get(result, "capabilities")); err == nil && get(can, "tools") == nil {
+		result = set(result, "capabilities", object(append(can, member{"tools", json.RawMessage("{}")})))
 	}
 	return object(set(result, "instructions", quote(strings.TrimPrefix(said+"\n\n"+ref.Protocol(), "\n\n")))), nil
 }

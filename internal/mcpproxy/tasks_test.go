@@ -68,7 +68,7 @@ func TestListHangs(t *testing.T) {
 			t.Errorf("the server hears %v", again)
 		}
 		server.say(`{"jsonrpc":"2.0","id":%q,"result":{"tools":[]}}`, asked["id"]) // too late
-		server.say(`{"jsonrpc":"2.0","id":%q,"error":{"code":-32601,"message":"no tools"}}`, again["id"])
+		server.say(`{"jsonrpc":"2.0","id":%q,"error":{"code":-32000,"message":"no tools now"}}`, again["id"])
 		if _, m := client.hear(); m["id"] != 2.0 || m["error"] == nil {
 			t.Errorf("the client hears %v", m)
 		}
@@ -78,4 +78,43 @@ func TestListHangs(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestNoTools: of a server that has no tools, resources are stored all the same, and the
+// harness's own tools read on.
+func TestNoTools(t *testing.T) {
+	client, server, done := between(t, newStore(t), ref.NewMemory("run"))
+	go func() {
+		for {
+			line, err := server.in.ReadString('\n')
+			if err != nil {
+				server.out.Close()
+				return
+			}
+			m := decode(t, line)
+			switch m["method"] {
+			case "initialize":
+				server.say(`{"jsonrpc":"2.0","id":%v,"result":{"capabilities":{"resources":{}}}}`, m["id"])
+			case "resources/read":
+				server.say(`{"jsonrpc":"2.0","id":%v,"result":{"contents":[{"uri":"x:y","text":"hello"}]}}`, m["id"])
+			default:
+				server.say(`{"jsonrpc":"2.0","id":%q,"error":{"code":-32601,"message":"Method not found"}}`, m["id"])
+			}
+		}
+	}()
+	ask := func(method, params, want string) {
+		t.Helper()
+		client.say(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)
+		if line, _ := client.hear(); !strings.Contains(line, want) {
+			t.Errorf("%s: the client reads no %s: %.600s", method, want, line)
+		}
+	}
+	ask("initialize", `{}`, `"capabilities":{"resources":{},"tools":{}}`)
+	ask("resources/read", `{"uri":"x:y"}`, `\"preview\":\"hello\"`)
+	ask("tools/list", `{}`, `"name":"read_text"`)
+	ask("tools/call", `{"name":"read_text","arguments":{"source":{"$ref":{"type":"Message","seq":1,"part":0,"field":"contents.0.value"}}}}`, `hello`)
+	client.out.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
