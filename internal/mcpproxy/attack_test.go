@@ -24,7 +24,11 @@ type peer struct {
 }
 
 func (p *peer) say(format string, args ...any) {
-	if _, err := fmt.Fprintf(p.out, format+"\n", args...); err != nil {
+	p.write(fmt.Sprintf(format+"\n", args...))
+}
+
+func (p *peer) write(s string) {
+	if _, err := io.WriteString(p.out, s); err != nil {
 		p.t.Errorf("say: %v", err)
 	}
 }

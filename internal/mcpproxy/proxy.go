@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -30,8 +31,12 @@ import (
 	"leafproof/ref/harness"
 )
 
-// MaxMessage is the longest message, in bytes.
-const MaxMessage = 128 << 20
+// MaxMessage is the longest message, in bytes. Of a longer one nothing but its id is read,
+// which is looked for in longEnds bytes of its beginning and its end.
+const (
+	MaxMessage = 128 << 20
+	longEnds   = 4 << 10
+)
 
 // maxValues bounds what the references of one call may lead to, in bytes.
 const maxValues = 48 << 20
@@ -98,13 +103,17 @@ func Run(ctx context.Context, o Options, client, server Pipe) error {
 	go p.works(ctx)
 	served := make(chan error, 1)
 	go func() {
-		err := p.server.each(func(line []byte) error { return p.fromServer(ctx, line) })
+		err := p.server.each(func(line []byte) error { return p.fromServer(ctx, line) }, func(head, tail []byte) error {
+			return p.tooLong(ctx, head, tail)
+		})
 		p.end()
 		served <- err
 	}()
 	asked := make(chan error, 1)
 	go func() {
-		err := p.client.each(func(line []byte) error { return p.fromClient(ctx, line) })
+		err := p.client.each(func(line []byte) error { return p.fromClient(ctx, line) }, func(head, _ []byte) error {
+			return p.refuse(idOf(head), codeInvalid, tooLong)
+		})
 		close(p.work)
 		answered := make(chan struct{})
 		go func() {
@@ -309,6 +318,27 @@ func (p *proxy) fromServer(ctx context.Context, line []byte) error {
 	return p.reply(w.id, result)
 }
 
+var tooLong = fmt.Sprintf("the message is longer than %d MiB", MaxMessage>>20)
+
+// tooLong answers for a server whose answer is too long.
+func (p *proxy) tooLong(ctx context.Context, head, tail []byte) error {
+	p.o.Log.WarnContext(ctx, "mcp-proxy: a message of the server was dropped", "error", tooLong)
+	s := sketched(head)
+	if s.method || !s.result {
+		return nil
+	}
+	if m := idAtEnd.FindSubmatch(tail); s.id == nil && m != nil {
+		s.id = sketched(append([]byte(`{"id":`), m[1]...)).id
+	}
+	if s.id == nil {
+		return nil
+	}
+	return p.answer(s.id, func(id json.RawMessage) error { return p.refuse(id, codeInternal, "the server's answer: "+tooLong) })
+}
+
+// idAtEnd is how an answer ends that has its id behind its result.
+var idAtEnd = regexp.MustCompile(`"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}$`)
+
 // rewrite makes of a result what a model may read of it.
 func (p *proxy) rewrite(ctx context.Context, w waiting, result json.RawMessage) (json.RawMessage, error) {
 	switch w.method {
@@ -405,20 +435,32 @@ type lines struct {
 
 func newLines(p Pipe) *lines { return &lines{in: bufio.NewReaderSize(p.In, 256<<10), out: p.Out} }
 
-// each gives every line that is not empty to f. One that is too long ends it.
-func (l *lines) each(f func([]byte) error) error {
+// each gives every line that is not empty to f, and of one that is too long the beginning
+// and the end to long.
+func (l *lines) each(f func([]byte) error, long func(head, tail []byte) error) error {
 	for {
-		var line []byte
+		var line, tail []byte
 		var err error
 		for more := true; more; {
 			var part []byte
 			part, err = l.in.ReadSlice('\n')
-			if line = append(line, part...); len(line) > MaxMessage {
-				return fmt.Errorf("a message of more than %d MiB", MaxMessage>>20)
-			}
 			more = errors.Is(err, bufio.ErrBufferFull)
+			switch {
+			case tail != nil:
+				tail = append(tail, part...)
+			case len(line)+len(part) <= MaxMessage:
+				line = append(line, part...)
+				continue
+			default:
+				line, tail = bytes.Clone(line[:longEnds]), append([]byte{}, part...)
+			}
+			tail = append([]byte{}, tail[max(0, len(tail)-longEnds):]...)
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if tail != nil {
+			if err := long(line, bytes.TrimSpace(tail)); err != nil {
+				return err
+			}
+		} else if line = bytes.TrimSpace(line); len(line) > 0 {
 			if err := f(line); err != nil {
 				return err
 			}

@@ -2,10 +2,12 @@ package mcpproxy_test
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"leafproof/internal/mcpproxy"
 	"leafproof/ref"
 )
 
@@ -114,6 +116,52 @@ func TestNoTools(t *testing.T) {
 	ask("tools/list", `{}`, `"name":"read_text"`)
 	ask("tools/call", `{"name":"read_text","arguments":{"source":{"$ref":{"type":"Message","seq":1,"part":0,"field":"contents.0.value"}}}}`, `hello`)
 	client.out.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestLongLines: a message that is too long is refused, and those behind it are read.
+func TestLongLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes some hundred MiB")
+	}
+	client, server, done := between(t, nil, nil)
+	long := func(to *peer, head, tail string) {
+		part := strings.Repeat(`{"id":5},`, 100_000)
+		to.write(head)
+		for range mcpproxy.MaxMessage/len(part) + 1 {
+			to.write(part)
+		}
+		to.write(tail + "\n")
+	}
+	go func() {
+		for range 3 {
+			if _, err := server.in.ReadString('\n'); err != nil {
+				t.Error(err)
+			}
+		}
+		long(server, "", "")
+		long(server, `{"jsonrpc":"2.0","id":1,"result":[`, `]}`)
+		long(server, `{"result":[`, `],"jsonrpc":"2.0","id":"b"}`)
+		server.say(`{"jsonrpc":"2.0","id":5,"result":{}}`)
+	}()
+	for _, id := range []string{"1", `"b"`, "5"} {
+		client.say(`{"jsonrpc":"2.0","id":%s,"method":"ping"}`, id)
+	}
+	for _, want := range []string{"1 -32603", "b -32603", "5 <nil>"} {
+		_, m := client.hear()
+		e, _ := m["error"].(object)
+		if got := fmt.Sprint(m["id"], " ", e["code"]); got != want {
+			t.Errorf("the client hears %s, want %s", got, want)
+		}
+	}
+	long(client, `{"jsonrpc":"2.0","id":9,"method":"ping","params":[`, `]}`)
+	if _, m := client.hear(); m["id"] != 9.0 || m["error"].(object)["code"] != -32600.0 {
+		t.Errorf("the client hears %v", m)
+	}
+	client.out.Close()
+	server.out.Close()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
