@@ -653,6 +653,9 @@ func TestCrash(t *testing.T) {
 // TestCrashSabotaged: a writer whose flushes keep nothing is caught, or the test
 // above shows nothing.
 func TestCrashSabotaged(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector finds nothing new in it")
+	}
 	needFlushes(t)
 	for _, sc := range scenarios {
 		for name, sabotage := range map[string]crashfs.Sabotage{

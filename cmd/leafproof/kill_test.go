@@ -26,6 +26,9 @@ func leafproofCommand(store string, args ...string) *exec.Cmd {
 // whatever else is visible must be whole (a put may die between its commit and its
 // print); and the store must open.
 func TestKill(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector finds nothing new in it")
+	}
 	dir := t.TempDir()
 	store := filepath.Join(dir, "store")
 	if out, err := leafproofCommand(store, "init").CombinedOutput(); err != nil {

@@ -27,8 +27,16 @@ func TestMain(m *testing.M) {
 // TestScript runs the stories in testdata/script. Each has a store of its own in
 // $LEAFPROOF_STORE, which it must init.
 func TestScript(t *testing.T) {
+	dir, files := "testdata/script", []string(nil)
+	if testing.Short() { // under the race detector: those in which several things run at once
+		for _, name := range []string{"firstlight", "gc", "mcp", "query", "serve"} {
+			files = append(files, filepath.Join(dir, name+".txtar"))
+		}
+		dir = ""
+	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 dir,
+		Files:               files,
 		RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("LEAFPROOF_STORE", filepath.Join(e.WorkDir, "store"))

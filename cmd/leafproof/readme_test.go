@@ -12,6 +12,9 @@ import (
 // TestReadme runs the shell blocks of README.md as they stand, one after another, as
 // somebody who copies them would.
 func TestReadme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector finds nothing new in it")
+	}
 	sh, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("there is no sh here")

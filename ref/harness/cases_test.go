@@ -319,6 +319,9 @@ func TestRefusedCalls(t *testing.T) {
 
 // Case 51: empty and repeated call ids give distinct references.
 func TestRepeatedCallIDs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the race detector finds nothing new in it")
+	}
 	sc := newScene(t, setup{})
 	const n = 500
 	var results []harness.Result
