@@ -245,7 +245,7 @@ func TestSlow(t *testing.T) {
 		fmt.Fprintf(conn, "GET /v1/artifacts/%s/content HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", ref.ArtifactID, w.alice)
 		begin := time.Now()
 		for w.do(w.owner, "GET", "/metrics", nil); !strings.Contains(string(w.do(w.owner, "GET", "/metrics", nil).body), "leafproof_http_cut_total 1"); {
-			if time.Since(begin) > 10*time.Second {
+			if time.Since(begin) > 60*time.Second {
 				t.Fatal("a reader who does not read is waited for")
 			}
 			time.Sleep(50 * time.Millisecond)
@@ -267,12 +267,7 @@ func TestTooManyRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	begin := time.Now()
-	for w.do(w.alice, "GET", "/v1/artifacts", nil).status != 429 { // until both are let in
-		if time.Since(begin) > 5*time.Second {
-			t.Fatal("a third request of alice's is let in")
-		}
-	}
+	w.underWay(2) // asked by somebody else: a request of alice's could take the place of one
 	a := w.do(w.alice, "GET", "/v1/artifacts", nil)
 	if p := a.problem(429, leafproof.CodeBudgetExhausted); !p.Retryable || p.Action != leafproof.Wait || a.header.Get("Retry-After") != "1" {
 		t.Errorf("%+v", p)
