@@ -38,6 +38,18 @@ func BenchmarkRewrite(b *testing.B) {
 				}
 			}
 		})
+		b.Run(fmt.Sprintf("first/declare/%v", p), func(b *testing.B) {
+			seed := 1 << 20
+			for b.Loop() {
+				b.StopTimer()
+				seed++
+				tools := many(seed)
+				b.StartTimer()
+				if _, err := ref.Declare(tools, p); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 	b.Run("again", func(b *testing.B) {
 		tools := many(-1)

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // The errors of schemas, for [errors.Is].
@@ -60,11 +62,33 @@ func Declare(tools []Declaration, p Profile) ([]Declaration, error) {
 		if i > 0 && out[i].Name == out[i-1].Name {
 			return nil, &Error{Detail: fmt.Sprintf("two tools are named %q", out[i].Name), Err: ErrSchema}
 		}
-		schema, err := Rewrite(out[i].Schema, p, out[i].Lazy...)
-		if err != nil {
-			return nil, fmt.Errorf("tool %q: %w", out[i].Name, err)
+	}
+	// Those that nobody has seen on all cores: a first turn may bring hundreds.
+	var unseen []*Declaration
+	for i := range out {
+		schema, ok := rewritten.look(out[i].Schema, p, joinNames(out[i].Lazy))
+		if !ok {
+			unseen = append(unseen, &out[i])
+			continue
 		}
 		out[i].Schema = schema
+	}
+	errs := make([]error, len(unseen))
+	var taken atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(unseen)) {
+		workers.Go(func() {
+			for i := taken.Add(1) - 1; i < int64(len(unseen)); i = taken.Add(1) - 1 {
+				d := unseen[i]
+				d.Schema, errs[i] = Rewrite(d.Schema, p, d.Lazy...)
+			}
+		})
+	}
+	workers.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("tool %q: %w", unseen[i].Name, err)
+		}
 	}
 	return out, nil
 }
@@ -232,14 +256,18 @@ const maxRemembered = 32 << 20
 
 var rewritten rewriteMemo
 
-// get looks a schema up by all of its bytes, which the map hashes: no digest can
-// be made to collide.
+// look finds a schema by all of its bytes, which the map hashes: no digest can be
+// made to collide.
+func (m *rewriteMemo) look(schema []byte, p Profile, names string) ([]byte, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	out, ok := m.kept[rewriteKey{schema: string(schema), lazy: names, p: p}]
+	return out, ok
+}
+
 func (m *rewriteMemo) get(schema []byte, p Profile, lazy []string) ([]byte, error) {
 	names := joinNames(lazy)
-	m.mu.RLock()
-	out, ok := m.kept[rewriteKey{schema: string(schema), lazy: names, p: p}]
-	m.mu.RUnlock()
-	if ok {
+	if out, ok := m.look(schema, p, names); ok {
 		return out, nil
 	}
 	text := string(schema)
