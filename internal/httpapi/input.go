@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -237,4 +239,91 @@ func truth(q url.Values, name string) (bool, error) {
 		return false, invalid(http.StatusBadRequest, name, "%s is true or false", name)
 	}
 	return false, nil
+}
+
+// bodyText reads a JSON body.
+func (c *call) bodyText(most int64) ([]byte, error) {
+	if !isJSON(c.r.Header.Get("Content-Type")) {
+		return nil, invalid(http.StatusUnsupportedMediaType, "Content-Type", "the body must be application/json")
+	}
+	b, err := c.take(most)
+	if err != nil {
+		return nil, err
+	}
+	return c.readAll(b)
+}
+
+// isJSON reports the media type of JSON, with whatever parameters: they mean nothing.
+func isJSON(text string) bool {
+	media, _, err := mime.ParseMediaType(text)
+	return err == nil && media == "application/json"
+}
+
+// decodeDeep is decode for bodies that hold other people's JSON, which may be nested
+// deeper.
+func (c *call) decodeDeep(v any, most int64) error {
+	text, err := c.bodyText(most)
+	if err != nil {
+		return err
+	}
+	return decodeMembers(text, v)
+}
+
+// memberSet are the members of an object as they stand there.
+type memberSet map[string]jsontext.Value
+
+// topMembers reads the members of an object, which has no others than those named and
+// none twice. What stands in them is for whoever takes it to judge: a model's input
+// with a name twice gets the answer that is for models.
+func topMembers(text []byte, names ...string) (memberSet, error) {
+	d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true))
+	bad := func(err error) (memberSet, error) {
+		at := int64(d.InputOffset())
+		if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+			at = e.ByteOffset
+		}
+		return nil, invalid(http.StatusBadRequest, "", "the body: byte %d: not a JSON object: %v", at, err)
+	}
+	if t, err := d.ReadToken(); err != nil || t.Kind() != '{' {
+		return bad(errors.Join(err, errors.New("an object is expected")))
+	}
+	out := memberSet{}
+	for d.PeekKind() != '}' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return bad(err)
+		}
+		known := false
+		for _, n := range names {
+			known = known || n == name.String()
+		}
+		key := name.String()
+		if _, twice := out[key]; twice || !known {
+			return nil, invalid(http.StatusBadRequest, "/"+printable(key), "%s is no member of this body, or is given twice", printable(key))
+		}
+		v, err := d.ReadValue()
+		if err != nil {
+			return bad(err)
+		}
+		out[key] = v.Clone()
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return bad(err)
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return bad(errors.New("something stands behind it"))
+	}
+	return out, nil
+}
+
+// strings reads the members that are strings.
+func (m memberSet) strings(into map[string]*string) error {
+	for name, target := range into {
+		if v := m[name]; v != nil {
+			if err := decodeStrict(v, target); err != nil {
+				return invalid(http.StatusBadRequest, "/"+name, "%s is a string", name)
+			}
+		}
+	}
+	return nil
 }
