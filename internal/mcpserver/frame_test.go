@@ -32,11 +32,13 @@ var oddFrames = map[string][2]string{
 	`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":["` + strings.Repeat("x", 10_000) + `"]}}`:      {"-32602", "1"},
 	`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":7,"x":"` + strings.Repeat("x", 9999) + `"}}`: {"-32602", "1"},
 	`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":{}}}`:                                         {"-32602", "1"},
-	`{"jsonrpc":"2.0","id":1}`:                                                                                      {"-32600", "1"},
-	`{"jsonrpc":"2.0","id":1,"params":{}}`:                                                                          {"-32600", "1"},
-	`"x"`:                                                                                                           {"-32600", "null"},
-	`{"jsonrpc":"2.0"`:                                                                                              {"-32700", "null"},
-	`{"jsonrpc":"2.0","id":1,"method":"x","params":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`:    {"-32600", "null"},
+
+	`{"jsonrpc":"2.0","id":1}`:             {"-32600", "1"},
+	`{"jsonrpc":"2.0","id":1,"params":{}}`: {"-32600", "1"},
+	`"x"`:                                  {"-32600", "null"},
+	`{"jsonrpc":"2.0"`:                     {"-32700", "null"},
+
+	`{"jsonrpc":"2.0","id":1,"method":"x","params":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`: {"-32600", "null"},
 }
 
 // TestFrames: what is not said for sure is refused, over lines and over HTTP, and the
